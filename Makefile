@@ -1,0 +1,56 @@
+# brood: `make demo` shows what it does, `make test` passes the tests.
+SHELL      := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+DATA       := internal/payload/data
+GUEST_FLAGS := -trimpath -buildvcs=false -ldflags "-s -w -buildid="
+VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+GOTEST     ?= go test
+
+.PHONY: build demo test race lint bench gen soak clean help runtime guest testdeps
+
+help: ## show this list
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+runtime: ## build the runtime (our lean runsc) and the stock runsc for benchmarks
+	@cd runtime && go run ./build --out ../$(DATA)
+
+guest: ## build the guest program
+	@CGO_ENABLED=0 GOOS=linux go build $(GUEST_FLAGS) -o $(DATA)/brood-guest ./cmd/brood-guest
+
+build: runtime guest ## build bin/brood, with the runtime and the guest inside
+	@CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X brood/internal/edge/cli.version=$(VERSION)" -o bin/brood ./cmd/brood
+
+demo: build ## save a running program and fork it sixteen times
+	@./bin/brood demo
+
+testdeps: build ## fetch what the tests drive (Node and its packages, pinned by integrity hash)
+	@cd tools && go run ./npm --into ../.cache/node
+
+test: testdeps ## run all tests
+	$(GOTEST) ./...
+	cd runtime && $(GOTEST) ./...
+
+race: testdeps ## run all tests under the race detector (needs a C compiler)
+	CGO_ENABLED=1 $(GOTEST) -race ./...
+	cd runtime && CGO_ENABLED=1 $(GOTEST) -race ./...
+
+lint: ## check formatting, vet, the linters, and that other platforms compile
+	@cd tools && go build -o ../.cache/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	./.cache/golangci-lint run ./...
+	cd runtime && ../.cache/golangci-lint run -c ../.golangci.yml ./...
+	GOARCH=arm64 go vet ./...
+	GOOS=darwin go build ./...
+
+bench: build ## measure forks against a bare runsc, in one run
+	@./bin/brood bench fork --count 32
+
+gen: ## generate code from the protocol files
+	@cd tools && go build -o ../.cache/ github.com/bufbuild/buf/cmd/buf google.golang.org/protobuf/cmd/protoc-gen-go connectrpc.com/connect/cmd/protoc-gen-connect-go
+	PATH="$$PWD/.cache:$$PATH" buf generate
+
+soak: build ## the long tests: all simulation seeds, the fuzzers for a minute each
+	BROOD_SIM_SEEDS=10000 $(GOTEST) -count 1 -run Sim ./internal/sandbox/batch
+	@go run ./tools/fuzzall -time 60s
+
+clean: ## remove what make made
+	rm -rf bin .cache $(DATA)/brood-*

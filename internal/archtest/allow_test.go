@@ -1,0 +1,99 @@
+package archtest
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// allow says which folders of this repository a folder's own code (not its
+// tests) may import. A name that ends in /... stands for the folder and all
+// below it. base is allowed everywhere and not listed.
+var allow = map[string][]string{
+	"internal/base/digest": {},
+	"internal/base/errs":   {},
+	"internal/base/id":     {},
+	"internal/base/life":   {},
+
+	"internal/home":    {},
+	"internal/config":  {"internal/home"},
+	"internal/payload": {"internal/home"},
+	"internal/wire":    {"api/..."},
+	"client":           {"api/...", "internal/wire", "internal/home"},
+
+	"api/brood/v1":                          {"api/..."},
+	"api/brood/v1/broodv1connect":           {"api/..."},
+	"api/cua/daemon/v1":                     {"api/..."},
+	"api/cua/daemon/v1/daemonv1connect":     {"api/..."},
+	"internal/sandbox":                      {},
+	"internal/sandbox/batch":                {"internal/sandbox/roster", "internal/sandbox/lease"},
+	"internal/sandbox/batch/exec":           {"internal/home", "internal/sandbox", "internal/sandbox/batch", "internal/sandbox/roster", "internal/sandbox/checkpoint", "internal/sandbox/host"},
+	"internal/sandbox/roster":               {},
+	"internal/sandbox/lease":                {},
+	"internal/sandbox/guest":                {},
+	"internal/sandbox/image":                {"internal/home", "internal/sandbox"},
+	"internal/sandbox/checkpoint":           {"internal/home", "internal/sandbox"},
+	"internal/sandbox/host":                 {"internal/home", "internal/sandbox", "internal/sandbox/checkpoint", "internal/sandbox/image", "internal/sandbox/guest/...", "internal/sandbox/lease"},
+	"internal/sandbox/drivertest":           {"internal/sandbox", "internal/sandbox/guest/...", "internal/sandbox/image", "internal/home"},
+	"internal/sandbox/driver/fake":          {"internal/sandbox", "internal/sandbox/guest/..."},
+	"internal/sandbox/driver/gvisor":        {"internal/sandbox", "internal/home", "internal/sandbox/driver/gvisor/..."},
+	"internal/sandbox/driver/gvisor/launch": {},
+	"cmd/brood":                             {"internal/edge/..."},
+	"cmd/brood-guest":                       {"internal/sandbox/guest/..."},
+	"internal/archtest":                     {},
+}
+
+// anything is for folders that may import what they like: they only compose.
+var anything = []string{"internal/edge/daemon", "test", "test/...", "tools", "tools/...", "internal/sim", "runtime/..."}
+
+func TestImportsGoOneWay(t *testing.T) {
+	seen := map[string]bool{}
+	for _, s := range tree(t) {
+		if s.test || matches(s.pkg, anything) {
+			continue
+		}
+		seen[s.pkg] = true
+		allowed, ok := allow[s.pkg]
+		if !ok {
+			t.Errorf("%s: its folder has no row in the table of internal/archtest/allow_test.go: say what it may import", s.path)
+			continue
+		}
+		for _, imp := range s.imports() {
+			dir, ours := strings.CutPrefix(imp, module+"/")
+			if ours && !strings.HasPrefix(dir, "internal/base/") && !matches(dir, allowed) {
+				t.Errorf("%s imports %s, which %s may not", s.path, dir, s.pkg)
+			}
+			if strings.HasPrefix(s.pkg, "internal/base/") && strings.Contains(strings.Split(imp, "/")[0], ".") {
+				t.Errorf("%s imports %s: base uses the standard library only", s.path, imp)
+			}
+		}
+	}
+	for pkg := range allow {
+		if !seen[pkg] {
+			t.Errorf("the table has a row for %s, which does not exist: remove it", pkg)
+		}
+	}
+}
+
+// TestCapabilitiesAreStrangers holds in tests too: fork and run share the
+// substrate and nothing else.
+func TestCapabilitiesAreStrangers(t *testing.T) {
+	for _, s := range tree(t) {
+		for _, imp := range s.imports() {
+			if strings.HasPrefix(s.pkg, "internal/sandbox") && strings.HasPrefix(imp, module+"/internal/run") ||
+				strings.HasPrefix(s.pkg, "internal/run") && strings.HasPrefix(imp, module+"/internal/sandbox") {
+				t.Errorf("%s imports %s: sandbox and run do not know each other", s.path, imp)
+			}
+			if !strings.HasPrefix(s.pkg, "runtime") && strings.HasPrefix(imp, "gvisor.dev/") {
+				t.Errorf("%s imports %s: only runtime/ links gVisor", s.path, imp)
+			}
+		}
+	}
+}
+
+func matches(dir string, patterns []string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		below, deep := strings.CutSuffix(p, "/...")
+		return dir == below || deep && strings.HasPrefix(dir, below+"/")
+	})
+}
