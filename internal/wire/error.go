@@ -1,0 +1,143 @@
+package wire
+
+import (
+	"errors"
+	"strings"
+	"unicode/utf8"
+
+	"connectrpc.com/connect"
+
+	daemonv1 "brood/api/cua/daemon/v1"
+	"brood/internal/base/errs"
+)
+
+// Keys of DaemonErrorInfo.metadata.
+const (
+	MetaCode       = "brood_code" // the exact code, such as "already_exists"
+	MetaCandidates = "candidates" // qualified names, comma-separated: the name is ambiguous
+	MetaAxis       = "axis"       // on, kind, runtime or image: what does not fit
+	MetaValid      = "valid"      // what would fit there
+)
+
+// Errors travel in HTTP/2 headers, up to three times over and encoded; Node
+// accepts 64 KiB of headers in all. Longer texts are cut.
+const (
+	maxText  = 8 << 10
+	maxFacts = 4 << 10 // all metadata together
+)
+
+// hidden is what a stranger learns of a defect.
+const hidden = "internal error: the daemon's log on that machine says more"
+
+// Error returns err in its wire form, for a handler to return to a peer of the
+// same user. An error that is in wire form already is returned as it is; nil
+// stays nil.
+func Error(err error) error { return toWire(err, false) }
+
+// ForeignError is Error for a peer on another machine: the text of a defect,
+// which may name anything, stays here.
+func ForeignError(err error) error { return toWire(err, true) }
+
+func toWire(err error, foreign bool) error {
+	if err == nil {
+		return nil
+	}
+	var ours *errs.Error
+	var theirs *connect.Error
+	if !errors.As(err, &ours) && errors.As(err, &theirs) {
+		return theirs
+	}
+	info := Info(err)
+	if foreign && errs.CodeOf(err) == errs.Internal {
+		info.Message, info.Metadata = hidden, map[string]string{MetaCode: word(errs.Internal)}
+	}
+	e := connect.NewError(formOf(errs.CodeOf(err), info.GetMetadata()).status, errors.New(info.GetMessage()))
+	if d, err := connect.NewErrorDetail(info); err == nil { // fails on invalid UTF-8 only, which Info removes
+		e.AddDetail(d)
+	}
+	return e
+}
+
+// Info returns reason, message and metadata of an error, as they cross the
+// wire.
+func Info(err error) *daemonv1.DaemonErrorInfo {
+	code := errs.CodeOf(err)
+	meta := map[string]string{MetaCode: word(code)}
+	left := maxFacts
+	for k, v := range errs.MetaOf(err) {
+		k, v = clip(k, maxFacts), clip(v, maxFacts)
+		if left -= len(k) + len(v); left >= 0 {
+			meta[k] = v
+		}
+	}
+	return &daemonv1.DaemonErrorInfo{
+		Reason:   formOf(code, errs.MetaOf(err)).reason,
+		Message:  clip(err.Error(), maxText),
+		Metadata: meta,
+	}
+}
+
+// clip makes s valid UTF-8 of at most limit bytes.
+func clip(s string, limit int) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= limit {
+		return s
+	}
+	const mark = "…"
+	cut := limit - len(mark)
+	for cut > 0 && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + mark
+}
+
+// FromError turns an error of a call into one with a code of package errs, the
+// peer's text and its facts. The error of the call stays in the chain. An
+// error that has a code already is returned as it is; nil stays nil.
+func FromError(err error) error {
+	if err == nil {
+		return nil
+	}
+	var ours *errs.Error
+	if errors.As(err, &ours) {
+		return err
+	}
+	var call *connect.Error
+	if !errors.As(err, &call) {
+		return errs.New(errs.CodeOf(err), "%w", err)
+	}
+	info := infoOf(call)
+	said := &said{text: call.Message(), cause: err}
+	if info.GetMessage() != "" {
+		said.text = info.GetMessage()
+	}
+	e := errs.New(codeOf(call.Code(), info), "%w", said)
+	for k, v := range info.GetMetadata() {
+		if k != MetaCode {
+			e = errs.With(e, k, v)
+		}
+	}
+	return e
+}
+
+// infoOf returns the DaemonErrorInfo of a call's error; nil when the peer sent
+// none, or one that cannot be read.
+func infoOf(call *connect.Error) *daemonv1.DaemonErrorInfo {
+	for _, d := range call.Details() {
+		if v, err := d.Value(); err == nil {
+			if info, ok := v.(*daemonv1.DaemonErrorInfo); ok {
+				return info
+			}
+		}
+	}
+	return nil
+}
+
+// said is the peer's own text in front of the error that carried it.
+type said struct {
+	text  string
+	cause error
+}
+
+func (s *said) Error() string { return s.text }
+func (s *said) Unwrap() error { return s.cause }
