@@ -2,6 +2,8 @@ package wire
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -64,14 +66,16 @@ func Info(err error) *daemonv1.DaemonErrorInfo {
 	code := errs.CodeOf(err)
 	meta := map[string]string{MetaCode: word(code)}
 	left := maxFacts
-	for k, v := range errs.MetaOf(err) {
-		k, v = clip(k, maxFacts), clip(v, maxFacts)
+	facts := errs.MetaOf(err)
+	for _, k := range slices.Sorted(maps.Keys(facts)) {
+		v := clip(facts[k], maxFacts)
+		k = clip(k, maxFacts)
 		if left -= len(k) + len(v); left >= 0 {
 			meta[k] = v
 		}
 	}
 	return &daemonv1.DaemonErrorInfo{
-		Reason:   formOf(code, errs.MetaOf(err)).reason,
+		Reason:   formOf(code, facts).reason,
 		Message:  clip(err.Error(), maxText),
 		Metadata: meta,
 	}
