@@ -1,0 +1,77 @@
+package home
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"syscall"
+
+	"brood/internal/base/errs"
+)
+
+// DefaultMinFree stands for the usual floor: the larger of 5 GB and 5 % of
+// the filesystem (F26).
+const DefaultMinFree = ^uint64(0)
+
+const (
+	floorBytes    = 5_000_000_000
+	floorFraction = 20 // one twentieth
+)
+
+// Room answers InsufficientDisk when fewer than minFree bytes would stay free
+// on dir's filesystem after need more were written. The fact missing_bytes
+// says how many to free.
+func Room(dir string, need, minFree uint64) error {
+	free, total, err := space(dir)
+	if err != nil {
+		return errs.New(errs.Internal, "free space of %s: %w", dir, err)
+	}
+	if minFree == DefaultMinFree {
+		minFree = max(floorBytes, total/floorFraction)
+	}
+	want := need + minFree
+	if want < need {
+		want = ^uint64(0)
+	}
+	if want <= free {
+		return nil
+	}
+	return errs.With(errs.New(errs.InsufficientDisk,
+		"not enough disk: %s are needed and %s must stay free at %s, where %s are free: free %s more, or lower min-free",
+		Bytes(need), Bytes(minFree), dir, Bytes(free), Bytes(want-free)),
+		"missing_bytes", strconv.FormatUint(want-free, 10))
+}
+
+// DiskError gives an error of the file system its code: InsufficientDisk for
+// a full disk or quota, PermissionDenied, else Internal. Codes it already has
+// stay.
+func DiskError(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	what := fmt.Sprintf(format, args...)
+	var coded *errs.Error
+	switch {
+	case errors.As(err, &coded):
+		return fmt.Errorf("%s: %w", what, err)
+	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
+		return errs.New(errs.InsufficientDisk, "%s: the disk is full: free some space (%w)", what, err)
+	case errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EPERM):
+		return errs.New(errs.PermissionDenied, "%s: %w", what, err)
+	}
+	return errs.New(errs.Internal, "%s: %w", what, err)
+}
+
+// Bytes writes a size for people, in powers of 1000.
+func Bytes(n uint64) string {
+	units := []string{"bytes", "kB", "MB", "GB", "TB", "PB", "EB"}
+	v, i := float64(n), 0
+	for v >= 999.95 && i < len(units)-1 {
+		v /= 1000
+		i++
+	}
+	if i == 0 {
+		return fmt.Sprintf("%d bytes", n)
+	}
+	return fmt.Sprintf("%.1f %s", v, units[i])
+}
