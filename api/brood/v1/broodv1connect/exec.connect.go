@@ -60,7 +60,10 @@ type ExecServiceClient interface {
 	// chunk is then higher than asked.
 	AttachExec(context.Context, *connect.Request[v1.AttachExecRequest]) (*connect.ServerStreamForClient[v1.ExecEvent], error)
 	// WriteStdin appends to the input. Writing the same bytes at the same
-	// offset again changes nothing.
+	// offset again changes nothing; writing nothing at offset 0 tells where the
+	// input ends now. It waits while the command does not read, and may take a
+	// part only. A command that has ended or closed its input is a failed
+	// precondition.
 	WriteStdin(context.Context, *connect.Request[v1.WriteStdinRequest]) (*connect.Response[v1.WriteStdinResponse], error)
 	// CloseStdin ends the input.
 	CloseStdin(context.Context, *connect.Request[v1.CloseStdinRequest]) (*connect.Response[v1.CloseStdinResponse], error)
@@ -185,7 +188,10 @@ type ExecServiceHandler interface {
 	// chunk is then higher than asked.
 	AttachExec(context.Context, *connect.Request[v1.AttachExecRequest], *connect.ServerStream[v1.ExecEvent]) error
 	// WriteStdin appends to the input. Writing the same bytes at the same
-	// offset again changes nothing.
+	// offset again changes nothing; writing nothing at offset 0 tells where the
+	// input ends now. It waits while the command does not read, and may take a
+	// part only. A command that has ended or closed its input is a failed
+	// precondition.
 	WriteStdin(context.Context, *connect.Request[v1.WriteStdinRequest]) (*connect.Response[v1.WriteStdinResponse], error)
 	// CloseStdin ends the input.
 	CloseStdin(context.Context, *connect.Request[v1.CloseStdinRequest]) (*connect.Response[v1.CloseStdinResponse], error)

@@ -58,7 +58,8 @@ type FileServiceClient interface {
 	// dropped.
 	EndPut(context.Context, *connect.Request[v1.EndPutRequest]) (*connect.Response[v1.EndPutResponse], error)
 	// GetFiles streams a path of a sandbox as tar, in pieces; joined they are
-	// one tar stream. The first entry is the path itself under its last name.
+	// one tar stream. The first entry is the path itself under its last name
+	// ("." for "/"), all others are below it.
 	GetFiles(context.Context, *connect.Request[v1.GetFilesRequest]) (*connect.ServerStreamForClient[v1.GetFilesResponse], error)
 	// StatFile describes a path.
 	StatFile(context.Context, *connect.Request[v1.StatFileRequest]) (*connect.Response[v1.StatFileResponse], error)
@@ -154,7 +155,8 @@ type FileServiceHandler interface {
 	// dropped.
 	EndPut(context.Context, *connect.Request[v1.EndPutRequest]) (*connect.Response[v1.EndPutResponse], error)
 	// GetFiles streams a path of a sandbox as tar, in pieces; joined they are
-	// one tar stream. The first entry is the path itself under its last name.
+	// one tar stream. The first entry is the path itself under its last name
+	// ("." for "/"), all others are below it.
 	GetFiles(context.Context, *connect.Request[v1.GetFilesRequest], *connect.ServerStream[v1.GetFilesResponse]) error
 	// StatFile describes a path.
 	StatFile(context.Context, *connect.Request[v1.StatFileRequest]) (*connect.Response[v1.StatFileResponse], error)

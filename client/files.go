@@ -1,0 +1,184 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	broodv1 "brood/api/brood/v1"
+	"brood/internal/base/errs"
+	"brood/internal/base/life"
+	"brood/internal/wire"
+)
+
+// StatFile describes a path inside a sandbox; follow follows path itself when
+// it is a symlink.
+func (c *Client) StatFile(ctx context.Context, sandbox, path string, follow bool) (*broodv1.FileInfo, error) {
+	r, err := unary(ctx, c.files.StatFile, &broodv1.StatFileRequest{Sandbox: sandbox, Path: path, Follow: follow})
+	return r.GetInfo(), err
+}
+
+// CopyTo copies a file, folder or symlink into a sandbox, with modes and
+// times, as cp -a does: into remote when that is a folder, else as remote. A
+// local path that ends in "/." means what the folder holds.
+func (c *Client) CopyTo(ctx context.Context, sandbox, local, remote string) (*broodv1.EndPutResponse, error) {
+	st, err := os.Lstat(local)
+	if err != nil {
+		return nil, failed(errs.New(errs.NotFound, "%w", err))
+	}
+	if !path.IsAbs(remote) {
+		return nil, failed(errs.New(errs.InvalidArgument, "%s:%s is not absolute: begin the path inside with /", sandbox, remote))
+	}
+	dir, name := path.Clean(remote), filepath.Base(filepath.Clean(local))
+	into, err := c.StatFile(ctx, sandbox, dir, true)
+	if err != nil && !errs.Is(err, errs.NotFound) {
+		return nil, err
+	}
+	contents := strings.HasSuffix(filepath.ToSlash(local), "/.")
+	switch {
+	case into.GetType() == broodv1.FileType_FILE_TYPE_DIRECTORY && contents:
+		name = "."
+	case into.GetType() == broodv1.FileType_FILE_TYPE_DIRECTORY:
+	case contents || strings.HasSuffix(remote, "/"):
+		return nil, failed(errs.New(errs.NotFound, "%s:%s is no folder: make it first", sandbox, remote))
+	case into != nil && st.IsDir():
+		return nil, failed(errs.New(errs.InvalidArgument, "%s is a folder and %s:%s is not", local, sandbox, remote))
+	default:
+		dir, name = path.Dir(dir), path.Base(dir)
+	}
+	r, w := io.Pipe()
+	g := life.NewGroup(ctx)
+	g.Go("read "+local, func(context.Context) error {
+		err := writeTar(w, local, name)
+		_ = w.CloseWithError(err) // never fails
+		return err
+	})
+	done, err := c.PutTar(ctx, sandbox, dir, r)
+	_ = r.CloseWithError(context.Canceled) // unblocks the reader of local; never fails
+	if readErr := g.Wait(); readErr != nil {
+		return nil, failed(readErr)
+	}
+	return done, err
+}
+
+// CopyFrom copies a file, folder or symlink out of a sandbox, with modes (less
+// setuid and setgid) and times: into local when that is a folder, else as
+// local. Nothing is written anywhere else, whatever the sandbox sends. A
+// remote path that ends in "/." means what the folder holds.
+func (c *Client) CopyFrom(ctx context.Context, sandbox, remote, local string) error {
+	contents := strings.HasSuffix(remote, "/.")
+	st, err := os.Stat(local)
+	into := err == nil && st.IsDir()
+	if !into && (contents || strings.HasSuffix(filepath.ToSlash(local), "/")) {
+		return failed(errs.New(errs.NotFound, "%s is no folder: make it first", local))
+	}
+	dir, name := local, ""
+	if !into {
+		dir, name = filepath.Dir(filepath.Clean(local)), filepath.Base(filepath.Clean(local))
+	}
+	if contents {
+		name = "."
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return failed(errs.New(errs.NotFound, "%w", err))
+	}
+	defer root.Close()
+	tr := c.GetTar(ctx, sandbox, path.Clean(remote), false)
+	defer tr.Close()
+	return failed(readTar(tr, root, name))
+}
+
+// PutTar unpacks a tar stream into a folder of a sandbox. The names in it are
+// relative to dir, which must exist; nothing is written outside of it.
+func (c *Client) PutTar(ctx context.Context, sandbox, dir string, r io.Reader) (*broodv1.EndPutResponse, error) {
+	begun, err := unary(ctx, c.files.BeginPut, &broodv1.BeginPutRequest{Sandbox: sandbox, Path: dir})
+	if err != nil {
+		return nil, err
+	}
+	id := begun.GetPutId()
+	if err := c.sendPut(ctx, id, r); err != nil {
+		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), life.UndoLimit)
+		defer cancel()
+		_, abortErr := c.files.EndPut(cleanup, connect.NewRequest(&broodv1.EndPutRequest{PutId: id, Abort: true}))
+		if lost(abortErr) || errs.Is(failed(abortErr), errs.NotFound) {
+			abortErr = nil // the daemon drops it by itself
+		}
+		return nil, failed(errors.Join(err, abortErr))
+	}
+	return unary(ctx, c.files.EndPut, &broodv1.EndPutRequest{PutId: id})
+}
+
+func (c *Client) sendPut(ctx context.Context, id string, r io.Reader) error {
+	buf := make([]byte, wire.MaxChunkBytes)
+	var offset uint64
+	for {
+		n, readErr := io.ReadFull(r, buf)
+		for data := buf[:n]; len(data) > 0; {
+			w, err := unary(ctx, c.files.WritePut, &broodv1.WritePutRequest{PutId: id, Offset: offset, Data: data})
+			if err != nil {
+				return err
+			}
+			took := min(w.GetNextOffset()-offset, uint64(len(data)))
+			if took == 0 {
+				return errs.New(errs.Internal, "the daemon took none of %d bytes", len(data))
+			}
+			data, offset = data[took:], offset+took
+		}
+		switch {
+		case errors.Is(readErr, io.EOF), errors.Is(readErr, io.ErrUnexpectedEOF):
+			return nil
+		case readErr != nil:
+			return readErr
+		}
+	}
+}
+
+// GetTar reads a path of a sandbox as a tar stream; its first entry is the
+// path under its last name. Close it.
+func (c *Client) GetTar(ctx context.Context, sandbox, path string, follow bool) io.ReadCloser {
+	ctx, cancel := context.WithCancel(ctx)
+	s, err := c.files.GetFiles(ctx, connect.NewRequest(&broodv1.GetFilesRequest{Sandbox: sandbox, Path: path, Follow: follow}))
+	return &tarStream{ctx: ctx, cancel: cancel, stream: s, err: err}
+}
+
+// tarStream joins the pieces of GetFiles.
+type tarStream struct {
+	ctx    context.Context //nolint:containedctx // that of the one call this is
+	cancel context.CancelFunc
+	stream *connect.ServerStreamForClient[broodv1.GetFilesResponse]
+	rest   []byte
+	err    error
+}
+
+func (t *tarStream) Read(p []byte) (int, error) {
+	for len(t.rest) == 0 {
+		if t.err != nil {
+			return 0, ended(t.ctx, t.err)
+		}
+		if !t.stream.Receive() {
+			if t.err = t.stream.Err(); t.err == nil {
+				return 0, io.EOF
+			}
+			continue
+		}
+		t.rest = t.stream.Msg().GetData()
+	}
+	n := copy(p, t.rest)
+	t.rest = t.rest[n:]
+	return n, nil
+}
+
+func (t *tarStream) Close() error {
+	t.cancel()
+	if t.stream != nil {
+		_ = t.stream.Close() // it was cancelled: that is all it can say
+	}
+	return nil
+}

@@ -1,0 +1,46 @@
+package client
+
+import (
+	"context"
+	"iter"
+
+	"connectrpc.com/connect"
+
+	broodv1 "brood/api/brood/v1"
+)
+
+// LogOptions say which part of the output.
+type LogOptions struct {
+	// Tail is how many of the last lines; nil: all that is kept.
+	Tail *uint32
+	// Follow goes on as more is written, until the sandbox ends.
+	Follow bool
+	// Timestamps brings the time with each piece, which is then whole lines.
+	Timestamps bool
+	// Stream is which output; unspecified: both.
+	Stream broodv1.LogStream
+}
+
+// Logs ranges over what the command of a sandbox wrote; it ends early with an
+// error.
+func (c *Client) Logs(ctx context.Context, sandbox string, o LogOptions) iter.Seq2[*broodv1.GetLogsResponse, error] {
+	return func(yield func(*broodv1.GetLogsResponse, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		s, err := c.logs.GetLogs(ctx, connect.NewRequest(&broodv1.GetLogsRequest{
+			Sandbox: sandbox, Tail: o.Tail, Follow: o.Follow, Timestamps: o.Timestamps, Stream: o.Stream,
+		}))
+		if err != nil {
+			yield(nil, ended(ctx, err))
+			return
+		}
+		for s.Receive() {
+			if !yield(s.Msg(), nil) {
+				return
+			}
+		}
+		if err := s.Err(); err != nil {
+			yield(nil, ended(ctx, err))
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package client
+
+import (
+	"context"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"brood/internal/base/errs"
+)
+
+// lost reports whether err says that the connection was lost, or that the
+// daemon is going: what it did goes on and can be taken up again. What the
+// daemon itself said is final.
+func lost(err error) bool {
+	switch connect.CodeOf(err) {
+	case connect.CodeUnavailable, connect.CodeCanceled:
+		return true
+	case connect.CodeResourceExhausted, connect.CodeUnimplemented, connect.CodeUnauthenticated, connect.CodePermissionDenied:
+		return false // the client's own limits, or a peer that is no daemon
+	default:
+		return !connect.IsWireError(err)
+	}
+}
+
+// patience spaces the attempts to take something up again, and ends them when
+// nothing came of it for too long.
+type patience struct {
+	limit time.Duration
+	began time.Time
+	wait  time.Duration
+}
+
+// pause waits before the next attempt. It returns an error when ctx ends or
+// patience does; err is what the last attempt failed with.
+func (p *patience) pause(ctx context.Context, err error) error {
+	if p.began.IsZero() {
+		p.began, p.wait = time.Now(), 5*time.Millisecond
+	}
+	if spent := time.Since(p.began); spent+p.wait > p.limit {
+		return errs.New(errs.Unavailable, "the connection to the daemon was lost and did not come back within %s: %w", p.limit, err)
+	}
+	t := time.NewTimer(p.wait)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+	}
+	p.wait = min(2*p.wait, time.Second)
+	return nil
+}

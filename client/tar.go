@@ -1,0 +1,237 @@
+package client
+
+import (
+	"archive/tar"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"brood/internal/base/errs"
+)
+
+// writeTar writes the file tree at local, whose top has the given name; "." is
+// what the folder holds.
+func writeTar(w io.Writer, local, name string) error {
+	tw := tar.NewWriter(w)
+	local = filepath.Clean(local)
+	err := filepath.WalkDir(local, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(local, p)
+		if err != nil {
+			return err
+		}
+		return writeEntry(tw, p, path.Join(name, filepath.ToSlash(rel)), d)
+	})
+	return errors.Join(err, tw.Close())
+}
+
+func writeEntry(tw *tar.Writer, p, name string, d fs.DirEntry) error {
+	st, err := d.Info()
+	if err != nil {
+		return err
+	}
+	link := ""
+	switch st.Mode().Type() {
+	case 0, fs.ModeDir:
+	case fs.ModeSymlink:
+		if link, err = os.Readlink(p); err != nil {
+			return err
+		}
+	default:
+		return errs.New(errs.Unsupported, "%s is a device, pipe or socket, which cannot be copied: leave it out", p)
+	}
+	h, err := tar.FileInfoHeader(st, link)
+	if err != nil {
+		return err
+	}
+	h.Name, h.Format = name, tar.FormatPAX // sub-second times, long names
+	h.Uname, h.Gname = "", ""              // names of this machine mean nothing inside
+	h.AccessTime, h.ChangeTime = time.Time{}, time.Time{}
+	if d.IsDir() {
+		h.Name += "/"
+	}
+	if err := tw.WriteHeader(h); err != nil || !st.Mode().IsRegular() {
+		return err
+	}
+	f, err := os.Open(p)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if n, err := io.CopyN(tw, f, h.Size); err != nil {
+		if errors.Is(err, io.EOF) {
+			return errs.New(errs.FailedPrecondition, "%s became shorter while it was read (%d of %d bytes): copy it when nobody writes to it", p, n, h.Size)
+		}
+		return err
+	}
+	return nil
+}
+
+// readTar unpacks what a sandbox sent into root. The first entry is the top of
+// the tree: with a name it and all below go by that name, and "." puts what it
+// holds directly into root. Every entry must be the top or below it.
+func readTar(r io.Reader, root *os.Root, name string) error {
+	u := unpacker{root: root, name: name}
+	tr := tar.NewReader(r)
+	for {
+		h, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if err := u.entry(h, tr); err != nil {
+			return err
+		}
+	}
+	if u.top == "" {
+		return errs.New(errs.DataLoss, "the daemon sent no file")
+	}
+	return u.finish()
+}
+
+type unpacker struct {
+	root *os.Root
+	name string // what the top becomes; empty: as it is
+	top  string // the first entry's name
+	dirs []tar.Header
+}
+
+// place says where an entry goes.
+func (u *unpacker) place(h *tar.Header) (string, error) {
+	clean := path.Clean(h.Name)
+	if !filepath.IsLocal(clean) || strings.ContainsRune(clean, 0) {
+		return "", errs.New(errs.PermissionDenied, "refused %.200q, which lies outside of what was asked for", h.Name)
+	}
+	if u.top == "" {
+		u.top = clean
+		if u.name == "" {
+			u.name = clean
+		}
+		if strings.Contains(clean, "/") {
+			return "", errs.New(errs.DataLoss, "the first file sent is %.200q, which is no single name", h.Name)
+		}
+	}
+	if clean == u.top {
+		return u.name, nil
+	}
+	below, ok := strings.CutPrefix(clean, u.top+"/")
+	if u.top == "." {
+		below, ok = clean, true
+	}
+	if !ok {
+		return "", errs.New(errs.PermissionDenied, "refused %.200q, which lies outside of what was asked for", h.Name)
+	}
+	return path.Join(u.name, below), nil
+}
+
+func (u *unpacker) entry(h *tar.Header, r io.Reader) error {
+	name, err := u.place(h)
+	if err != nil {
+		return err
+	}
+	switch h.Typeflag {
+	case tar.TypeDir:
+		return u.dir(name, h)
+	case tar.TypeReg:
+		return u.file(name, h, r)
+	case tar.TypeSymlink:
+		return u.symlink(name, h)
+	case tar.TypeLink:
+		return u.link(name, h)
+	}
+	return errs.New(errs.Unsupported, "%.200q is a device, pipe or socket, which cannot be copied", h.Name)
+}
+
+func (u *unpacker) dir(name string, h *tar.Header) error {
+	if name == "." {
+		return nil // it is the caller's
+	}
+	if st, err := u.root.Lstat(name); err == nil && !st.IsDir() {
+		return errs.New(errs.FailedPrecondition, "%s is in the way of a folder", name)
+	}
+	if err := u.root.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	kept := *h
+	kept.Name = name
+	u.dirs = append(u.dirs, kept)
+	return nil
+}
+
+// clear makes room for what is not a folder.
+func (u *unpacker) clear(name string) error {
+	if name == "." {
+		return errs.New(errs.FailedPrecondition, "what was asked for is no folder")
+	}
+	if st, err := u.root.Lstat(name); err == nil && st.IsDir() {
+		return errs.New(errs.FailedPrecondition, "the folder %s is in the way of a file", name)
+	}
+	if err := u.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func (u *unpacker) file(name string, h *tar.Header, r io.Reader) error {
+	if err := u.clear(name); err != nil {
+		return err
+	}
+	f, err := u.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(f, r); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	return u.attributes(name, h)
+}
+
+func (u *unpacker) symlink(name string, h *tar.Header) error {
+	if err := u.clear(name); err != nil {
+		return err
+	}
+	return u.root.Symlink(h.Linkname, name)
+}
+
+// link copies what a hard link names: another file of the same tree.
+func (u *unpacker) link(name string, h *tar.Header) error {
+	target, err := u.place(&tar.Header{Name: h.Linkname})
+	if err != nil {
+		return err
+	}
+	if err := u.clear(name); err != nil {
+		return err
+	}
+	return u.root.Link(target, name)
+}
+
+// finish gives folders their modes and times, the deepest first: writing into
+// them changes their times and needs their modes.
+func (u *unpacker) finish() error {
+	for i := len(u.dirs) - 1; i >= 0; i-- {
+		if err := u.attributes(u.dirs[i].Name, &u.dirs[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (u *unpacker) attributes(name string, h *tar.Header) error {
+	mode := fs.FileMode(h.Mode).Perm() //nolint:gosec // Perm keeps nine bits
+	if err := u.root.Chmod(name, mode); err != nil {
+		return err
+	}
+	return u.root.Chtimes(name, h.ModTime, h.ModTime)
+}
