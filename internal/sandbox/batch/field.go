@@ -1,0 +1,319 @@
+package batch
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"brood/internal/base/id"
+	"brood/internal/sandbox/roster"
+)
+
+// field is all machines of one snapshot, arranged so that the best one for a
+// part is found without looking at each: machines that can restore the same
+// checkpoints form a kind, and each kind has a tree whose nodes know the least
+// any machine below them can be loaded.
+type field struct {
+	sites   []site
+	kinds   []kind
+	names   map[id.Machine]int
+	sources []Source
+	held    [][]int        // by source: positions of machines that hold it, sorted
+	able    []map[int]bool // by source: the kinds that can restore it
+}
+
+// site is one machine with what this batch has there.
+type site struct {
+	machine    *roster.Machine
+	at         int // its place in field.sites
+	kind       int
+	cpus       uint64
+	memory     uint64
+	slots      int
+	perCPU     float64 // 1/cores
+	perMemory  float64 // 1/MiB
+	cpuLoad    float64
+	memoryLoad float64
+}
+
+// demand is what a part asks of a machine. cpus and memory are for one fork.
+type demand struct {
+	source int
+	count  int
+	cpus   uint64
+	memory uint64
+	tried  []id.Machine
+}
+
+func newField(b *Batch, list []roster.Machine) *field {
+	f := &field{names: make(map[id.Machine]int, len(list)), sources: b.sources}
+	kinds := map[string]int{}
+	cpus, _ := b.counted(0)
+	for i := range list {
+		m := &list[i]
+		if _, twice := f.names[m.Name]; twice || !m.Available() {
+			continue
+		}
+		f.names[m.Name] = 0
+		abilities := m.Abilities()
+		k, ok := kinds[abilities]
+		if !ok {
+			k = len(kinds)
+			kinds[abilities] = k
+		}
+		s := site{
+			machine: m, kind: k, cpus: m.ReservedCPUs, memory: m.ReservedMemoryMiB, slots: m.Slots(2 * MaxForks),
+			perCPU: 1 / float64(max(m.Cores, 1)), perMemory: 1 / float64(max(m.MemoryMiB, 1)),
+		}
+		if mine := b.machines[m.Name]; mine != nil {
+			s.cpus += uint64(mine.own) * uint64(cpus)
+			s.memory += mine.ownMemory
+			s.slots -= mine.own
+		}
+		s.weigh()
+		f.sites = append(f.sites, s)
+	}
+	f.arrange(len(kinds))
+	f.findHolders(b)
+	return f
+}
+
+func (s *site) weigh() {
+	s.cpuLoad = float64(s.cpus) * s.perCPU
+	s.memoryLoad = float64(s.memory) * s.perMemory
+}
+
+// arrange sorts the machines so that alike ones are neighbours, which keeps
+// the trees' bounds tight, and builds the trees.
+func (f *field) arrange(kinds int) {
+	slices.SortFunc(f.sites, func(s, t site) int {
+		return cmp.Or(
+			cmp.Compare(s.kind, t.kind), cmp.Compare(t.machine.Cores, s.machine.Cores), cmp.Compare(t.machine.MemoryMiB, s.machine.MemoryMiB),
+			cmp.Compare(s.cpuLoad, t.cpuLoad), cmp.Compare(s.memoryLoad, t.memoryLoad),
+			localFirst(s.machine.Name, t.machine.Name), cmp.Compare(s.machine.Name, t.machine.Name))
+	})
+	f.kinds = make([]kind, kinds)
+	for at := range f.sites {
+		s := &f.sites[at]
+		s.at = at
+		f.names[s.machine.Name] = at
+		k := &f.kinds[s.kind]
+		if k.count == 0 {
+			k.first = at
+		}
+		k.count++
+	}
+	for i := range f.kinds {
+		f.kinds[i].build(f.sites)
+	}
+}
+
+func localFirst(a, b id.Machine) int {
+	switch {
+	case a == b:
+		return 0
+	case a == id.Local:
+		return -1
+	case b == id.Local:
+		return 1
+	}
+	return 0
+}
+
+func (f *field) findHolders(b *Batch) {
+	f.held = make([][]int, len(f.sources))
+	f.able = make([]map[int]bool, len(f.sources))
+	of := map[string][]int{} // sources of a digest
+	for i := range f.sources {
+		of[string(f.sources[i].Digest)] = append(of[string(f.sources[i].Digest)], i)
+		for _, m := range f.sources[i].Held {
+			if at, ok := f.names[m]; ok {
+				f.held[i] = append(f.held[i], at)
+			}
+		}
+	}
+	note := func(d string, at int) {
+		for _, i := range of[d] {
+			f.held[i] = append(f.held[i], at)
+		}
+	}
+	for at := range f.sites {
+		for _, d := range f.sites[at].machine.Holds {
+			note(string(d), at)
+		}
+		if mine := b.machines[f.sites[at].machine.Name]; mine != nil {
+			for _, d := range mine.synced {
+				note(string(d), at)
+			}
+		}
+	}
+	for i := range f.held {
+		slices.Sort(f.held[i])
+		f.held[i] = slices.Compact(f.held[i])
+	}
+}
+
+func (f *field) holder(s *site, source int) bool {
+	_, ok := slices.BinarySearch(f.held[source], s.at)
+	return ok
+}
+
+// ableKinds returns which kinds of machine can restore a source.
+func (f *field) ableKinds(source int) map[int]bool {
+	if f.able[source] == nil {
+		needs := f.sources[source].Needs
+		needs.Only = ""
+		f.able[source] = map[int]bool{}
+		for k := range f.kinds {
+			if f.sites[f.kinds[k].first].machine.Missing(needs) == "" {
+				f.able[source][k] = true
+			}
+		}
+	}
+	return f.able[source]
+}
+
+// candidates counts the machines that can restore the source and were not
+// tried.
+func (f *field) candidates(d demand) int {
+	able := f.ableKinds(d.source)
+	if only := f.sources[d.source].Needs.Only; only != "" {
+		at, ok := f.names[only]
+		if !ok || !able[f.sites[at].kind] || slices.Contains(d.tried, only) {
+			return 0
+		}
+		return 1
+	}
+	n := 0
+	for k := range able {
+		n += f.kinds[k].count
+	}
+	for _, t := range d.tried {
+		if at, ok := f.names[t]; ok && able[f.sites[at].kind] {
+			n--
+		}
+	}
+	return n
+}
+
+// after is the load a machine would have with the demand on it. It is made of
+// the same sums as the trees' bounds, so that they compare exactly.
+func (s *site) after(d demand) float64 {
+	return max(s.cpuLoad+float64(uint64(d.count)*d.cpus)*s.perCPU, s.memoryLoad+float64(uint64(d.count)*d.memory)*s.perMemory)
+}
+
+// spare is the counted memory that is not promised.
+func (s *site) spare() uint64 { return s.machine.MemoryMiB - min(s.memory, s.machine.MemoryMiB) }
+
+func (s *site) fits(d demand) bool {
+	return s.slots >= d.count && s.spare() >= uint64(d.count)*d.memory
+}
+
+// best returns the machine for all of the demand, nil when it fits nowhere:
+// the least loaded, or a holder of the checkpoint that is hardly busier.
+func (f *field) best(d demand) (*site, string) {
+	least, load := f.least(d, math.Inf(1), nil)
+	if least == nil {
+		return nil, ""
+	}
+	if f.holder(least, d.source) {
+		return least, fmt.Sprintf("least loaded (%s), holds the checkpoint", percent(load))
+	}
+	if held := f.held[d.source]; len(held) > 0 {
+		if h, hl := f.least(d, load+holderBonus+rounding, held); h != nil {
+			return h, fmt.Sprintf("holds the checkpoint and is hardly busier (%s) than the least loaded, %s (%s)", percent(hl), least.machine.Name, percent(load))
+		}
+	}
+	return least, fmt.Sprintf("least loaded (%s), the checkpoint is copied there first", percent(load))
+}
+
+// fewHolders is how many are looked at one by one.
+const fewHolders = 32
+
+// least returns the least loaded machine below limit that takes the demand;
+// of the given ones alone when there are any.
+func (f *field) least(d demand, limit float64, holders []int) (*site, float64) {
+	q := query{demand: d, sites: f.sites, best: limit, at: -1, holders: holders}
+	able := f.ableKinds(d.source)
+	one := holders
+	if only := f.sources[d.source].Needs.Only; only != "" {
+		at, ok := f.names[only]
+		if _, held := slices.BinarySearch(holders, at); !ok || len(holders) > 0 && !held {
+			return nil, 0
+		}
+		one = []int{at}
+	}
+	if len(one) > 0 && len(one) <= fewHolders {
+		for _, at := range one {
+			if able[f.sites[at].kind] {
+				q.consider(at)
+			}
+		}
+	} else {
+		for k := range f.kinds {
+			if able[k] {
+				f.kinds[k].search(&q)
+			}
+		}
+	}
+	if q.at < 0 {
+		return nil, 0
+	}
+	return &f.sites[q.at], q.best
+}
+
+// roomiest returns the machine with room for most of the demand, and for how
+// much of it.
+func (f *field) roomiest(d demand) (*site, int) {
+	q := query{demand: d, sites: f.sites, at: -1}
+	able := f.ableKinds(d.source)
+	if only := f.sources[d.source].Needs.Only; only != "" {
+		if at, ok := f.names[only]; ok && able[f.sites[at].kind] {
+			q.considerRoom(at)
+		}
+	} else {
+		for k := range f.kinds {
+			if able[k] {
+				f.kinds[k].searchRoom(&q)
+			}
+		}
+	}
+	if q.at < 0 {
+		return nil, 0
+	}
+	return &f.sites[q.at], min(q.room, d.count)
+}
+
+// take puts the demand on a machine.
+func (f *field) take(s *site, d demand) {
+	s.cpus += uint64(d.count) * d.cpus
+	s.memory += uint64(d.count) * d.memory
+	s.slots -= d.count
+	s.weigh()
+	f.kinds[s.kind].update(f.sites, s.at)
+}
+
+// nobody says why a source has no candidates.
+func (f *field) nobody(d demand) string {
+	needs := f.sources[d.source].Needs
+	switch {
+	case len(d.tried) > 0:
+		return "there is none that can restore it and was not tried"
+	case len(f.sites) == 0:
+		return "no machine is online that provides sandboxes: turn one on with `brood machine provide on`"
+	case len(f.sites) == 1:
+		return f.sites[0].machine.Missing(needs)
+	}
+	return fmt.Sprintf("none of the %d machines online can restore it: %s", len(f.sites), f.sites[0].machine.Missing(needs))
+}
+
+// full says that all candidates are full.
+func (f *field) full(d demand) string {
+	n := f.candidates(d)
+	noun := "machines that can restore it are"
+	if n == 1 {
+		noun = "machine that can restore it is"
+	}
+	return fmt.Sprintf("%d %s full, counting %d MiB for each fork: remove sandboxes, or count less memory", n, noun, d.memory)
+}
