@@ -1,0 +1,182 @@
+package pack
+
+import (
+	"archive/tar"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"brood/internal/base/errs"
+)
+
+// Stats counts what was copied.
+type Stats struct {
+	Entries int   // files, folders, links
+	Bytes   int64 // of file content
+	Skipped int   // sockets, devices, pipes
+}
+
+// maxLinks bounds the files remembered to keep hard links together; files
+// beyond it are packed as separate ones.
+const maxLinks = 100_000
+
+// inode identifies a file on one machine.
+type inode struct{ dev, ino uint64 }
+
+type packer struct {
+	tw    *tar.Writer
+	stats Stats
+	links map[inode]string
+}
+
+// Pack writes root and everything below it to w as a tar stream in which root
+// is called name ("." puts a folder's content at the top).
+func Pack(w io.Writer, root, name string) (Stats, error) {
+	info, err := os.Stat(root)
+	if err != nil {
+		return Stats{}, osError(err)
+	}
+	p := &packer{tw: tar.NewWriter(w), links: map[inode]string{}}
+	if err := p.tree(root, name, info); err != nil {
+		return p.stats, err
+	}
+	if err := p.tw.Close(); err != nil {
+		return p.stats, fmt.Errorf("pack %s: %w", root, err)
+	}
+	return p.stats, nil
+}
+
+func (p *packer) tree(root, name string, info fs.FileInfo) error {
+	if !info.IsDir() {
+		return p.entry(root, name, info)
+	}
+	// A trailing separator makes WalkDir enter a link to a folder.
+	return filepath.WalkDir(root+string(filepath.Separator), func(at string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return osError(err)
+		}
+		rel, err := filepath.Rel(root, at)
+		if err != nil {
+			return err
+		}
+		if rel == "." {
+			return p.entry(at, name, info)
+		}
+		info, err := d.Info()
+		if err != nil {
+			return osError(err)
+		}
+		return p.entry(at, path.Join(name, filepath.ToSlash(rel)), info)
+	})
+}
+
+func (p *packer) entry(at, name string, info fs.FileInfo) error {
+	h := &tar.Header{
+		Name: name, Mode: tarMode(info.Mode()), ModTime: info.ModTime(), Format: tar.FormatPAX,
+	}
+	switch mode := info.Mode(); {
+	case mode.IsDir():
+		h.Typeflag, h.Name = tar.TypeDir, name+"/"
+	case mode&fs.ModeSymlink != 0:
+		target, err := os.Readlink(at)
+		if err != nil {
+			return osError(err)
+		}
+		h.Typeflag, h.Linkname = tar.TypeSymlink, target
+	case mode.IsRegular():
+		return p.file(at, h, info)
+	default:
+		p.stats.Skipped++
+		return nil
+	}
+	p.stats.Entries++
+	return p.tw.WriteHeader(h)
+}
+
+func (p *packer) file(at string, h *tar.Header, info fs.FileInfo) error {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if ok && st.Nlink > 1 {
+		key := inode{uint64(st.Dev), st.Ino} //nolint:unconvert // the type differs between systems
+		if first, seen := p.links[key]; seen {
+			h.Typeflag, h.Linkname = tar.TypeLink, first
+			p.stats.Entries++
+			return p.tw.WriteHeader(h)
+		}
+		if len(p.links) < maxLinks {
+			p.links[key] = h.Name
+		}
+	}
+	f, err := os.OpenFile(at, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return osError(err)
+	}
+	defer f.Close()
+	// What was opened counts, not what was listed: it may be another file now.
+	if info, err = f.Stat(); err != nil {
+		return osError(err)
+	}
+	if !info.Mode().IsRegular() {
+		p.stats.Skipped++
+		return nil
+	}
+	h.Typeflag, h.Size, h.Mode, h.ModTime = tar.TypeReg, info.Size(), tarMode(info.Mode()), info.ModTime()
+	if err := p.tw.WriteHeader(h); err != nil {
+		return err
+	}
+	n, err := io.CopyBuffer(onlyWriter{p.tw}, io.LimitReader(f, h.Size), make([]byte, 64<<10))
+	p.stats.Entries++
+	p.stats.Bytes += n
+	if err != nil {
+		return osError(err)
+	}
+	if n < h.Size {
+		return errs.New(errs.FailedPrecondition, "%s became shorter while it was copied: copy it again when nobody writes it", at)
+	}
+	return nil
+}
+
+// onlyWriter hides ReadFrom, which would bring a buffer of its own.
+type onlyWriter struct{ io.Writer }
+
+func tarMode(m fs.FileMode) int64 {
+	bits := int64(m.Perm())
+	if m&fs.ModeSetuid != 0 {
+		bits |= 0o4000
+	}
+	if m&fs.ModeSetgid != 0 {
+		bits |= 0o2000
+	}
+	if m&fs.ModeSticky != 0 {
+		bits |= 0o1000
+	}
+	return bits
+}
+
+// osError gives an error of the file system a code.
+func osError(err error) error {
+	if err == nil {
+		return nil
+	}
+	switch text := err.Error(); {
+	case os.IsNotExist(err):
+		return errs.New(errs.NotFound, "%w", err)
+	case os.IsExist(err):
+		return errs.New(errs.AlreadyExists, "%w", err)
+	case os.IsPermission(err):
+		return errs.New(errs.PermissionDenied, "%w", err)
+	case isErrno(err, syscall.ENOSPC), isErrno(err, syscall.EDQUOT):
+		return errs.New(errs.InsufficientDisk, "%w", err)
+	case isErrno(err, syscall.ENOTDIR), isErrno(err, syscall.EISDIR), isErrno(err, syscall.EROFS), isErrno(err, syscall.ELOOP):
+		return errs.New(errs.FailedPrecondition, "%w", err)
+	case strings.Contains(text, "path escapes from parent"):
+		// os.Root has no exported error for this one.
+		return errs.New(errs.PermissionDenied, "%w", err)
+	default:
+		return err
+	}
+}

@@ -1,0 +1,247 @@
+package pack
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path"
+	"strings"
+	"syscall"
+	"time"
+
+	"brood/internal/base/errs"
+)
+
+// Owner is a numeric user and group.
+type Owner struct{ UID, GID int }
+
+// Options say how to unpack.
+type Options struct {
+	Owner       *Owner // nil: whoever unpacks
+	SpecialBits bool   // keep setuid, setgid and sticky
+}
+
+// maxName bounds an entry's name in bytes: PATH_MAX.
+const maxName = 4096
+
+type unpacker struct {
+	root  *os.Root
+	opt   Options
+	stats Stats
+	buf   []byte
+	// open holds the folders made on the way to the current entry,
+	// outermost first: their modes and times are set when they are left.
+	open []folder
+}
+
+type folder struct {
+	name string
+	mode fs.FileMode
+	time time.Time
+}
+
+// Unpack writes a tar stream's entries below root. The stream is read to its
+// end also when an entry is refused late; what was unpacked before stays.
+func Unpack(r io.Reader, root *os.Root, opt Options) (Stats, error) {
+	u := &unpacker{root: root, opt: opt, buf: make([]byte, 64<<10)}
+	err := u.all(tar.NewReader(r))
+	return u.stats, errors.Join(err, u.leave(""))
+}
+
+func (u *unpacker) all(tr *tar.Reader) error {
+	for {
+		h, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return coded(err)
+		}
+		name, err := cleanName(h.Name)
+		if err != nil {
+			return err
+		}
+		if err := u.leave(name); err != nil {
+			return err
+		}
+		if err := u.entry(name, h, tr); err != nil {
+			return fmt.Errorf("unpack %q: %w", name, coded(err))
+		}
+		u.stats.Entries++
+	}
+}
+
+// coded gives what went wrong a code: a damaged stream is data loss, what the
+// sender or the file system said keeps its own.
+func coded(err error) error {
+	if errors.Is(err, tar.ErrHeader) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, tar.ErrFieldTooLong) {
+		return errs.New(errs.DataLoss, "tar stream is damaged: %w", err)
+	}
+	if errs.CodeOf(err) != errs.Internal {
+		return err
+	}
+	return osError(err)
+}
+
+// cleanName refuses names that mean a place outside.
+func cleanName(name string) (string, error) {
+	clean := path.Clean(name)
+	if name == "" || len(name) > maxName || strings.ContainsRune(name, 0) || path.IsAbs(name) ||
+		clean == ".." || strings.HasPrefix(clean, "../") {
+		return "", errs.New(errs.InvalidArgument, "entry name %.80q is refused: only names below the target are unpacked", name)
+	}
+	return clean, nil
+}
+
+func (u *unpacker) entry(name string, h *tar.Header, body io.Reader) error {
+	if name == "." {
+		if h.Typeflag != tar.TypeDir {
+			return errs.New(errs.InvalidArgument, "the target itself can only be a folder")
+		}
+		return nil
+	}
+	if dir := path.Dir(name); dir != "." && h.Typeflag != tar.TypeDir {
+		if err := u.root.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	switch h.Typeflag {
+	case tar.TypeDir:
+		return u.folder(name, h)
+	case tar.TypeReg:
+		return u.file(name, h, body)
+	case tar.TypeSymlink:
+		return u.link(name, func(temp string) error { return u.root.Symlink(h.Linkname, temp) })
+	case tar.TypeLink:
+		target, err := cleanName(h.Linkname)
+		if err != nil {
+			return err
+		}
+		return u.link(name, func(temp string) error { return u.root.Link(target, temp) })
+	default:
+		return errs.New(errs.Unsupported, "entries of type %q are not copied", h.Typeflag)
+	}
+}
+
+func (u *unpacker) folder(name string, h *tar.Header) error {
+	info, err := u.root.Stat(name)
+	if err == nil {
+		if !info.IsDir() {
+			return errs.New(errs.AlreadyExists, "a folder cannot replace a file")
+		}
+		return nil
+	}
+	if err := u.root.MkdirAll(name, 0o755); err != nil {
+		return err
+	}
+	if err := u.own(name); err != nil {
+		return err
+	}
+	u.open = append(u.open, folder{name, u.mode(h), h.ModTime})
+	return nil
+}
+
+// leave finishes the folders that next is not below.
+func (u *unpacker) leave(next string) error {
+	var all error
+	for len(u.open) > 0 {
+		f := u.open[len(u.open)-1]
+		if next != "" && strings.HasPrefix(next, f.name+"/") {
+			break
+		}
+		u.open = u.open[:len(u.open)-1]
+		err := u.root.Chtimes(f.name, f.time, f.time)
+		if err == nil {
+			err = u.root.Chmod(f.name, f.mode)
+		}
+		if err != nil {
+			all = errors.Join(all, fmt.Errorf("unpack %q: %w", f.name, osError(err)))
+		}
+	}
+	return all
+}
+
+func (u *unpacker) file(name string, h *tar.Header, body io.Reader) (err error) {
+	temp := tempName(name)
+	f, err := u.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.Close(), u.root.Remove(temp))
+		}
+	}()
+	n, err := io.CopyBuffer(onlyWriter{f}, body, u.buf)
+	u.stats.Bytes += n
+	if err != nil {
+		return err
+	}
+	if err := u.own(temp); err != nil {
+		return err
+	}
+	// After the owner: a change of owner clears setuid.
+	if err := f.Chmod(u.mode(h)); err != nil {
+		return err
+	}
+	if err := u.root.Chtimes(temp, h.ModTime, h.ModTime); err != nil {
+		return err
+	}
+	if err := u.root.Rename(temp, name); err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// link makes a link beside its name and moves it there.
+func (u *unpacker) link(name string, make func(temp string) error) error {
+	temp := tempName(name)
+	if err := make(temp); err != nil {
+		return err
+	}
+	err := u.own(temp)
+	if err == nil {
+		err = u.root.Rename(temp, name)
+	}
+	// Renaming one hard link over another of the same file does nothing and
+	// leaves both, so the temporary name may still be there.
+	if e := u.root.Remove(temp); e != nil && !errors.Is(e, fs.ErrNotExist) {
+		err = errors.Join(err, e)
+	}
+	return err
+}
+
+func (u *unpacker) own(name string) error {
+	if u.opt.Owner == nil {
+		return nil
+	}
+	return u.root.Lchown(name, u.opt.Owner.UID, u.opt.Owner.GID)
+}
+
+func (u *unpacker) mode(h *tar.Header) fs.FileMode {
+	m := fs.FileMode(h.Mode) & fs.ModePerm
+	if u.opt.SpecialBits {
+		if h.Mode&0o4000 != 0 {
+			m |= fs.ModeSetuid
+		}
+		if h.Mode&0o2000 != 0 {
+			m |= fs.ModeSetgid
+		}
+		if h.Mode&0o1000 != 0 {
+			m |= fs.ModeSticky
+		}
+	}
+	return m
+}
+
+// tempName is a name beside name that nobody else uses.
+func tempName(name string) string {
+	return path.Join(path.Dir(name), fmt.Sprintf(".brood-%016x", rand.Uint64()))
+}
+
+func isErrno(err error, e syscall.Errno) bool { return errors.Is(err, e) }

@@ -1,0 +1,185 @@
+//go:build linux
+
+package pid1
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"brood/internal/sandbox/guest/proto"
+)
+
+const (
+	// kernelThread is PF_KTHREAD of the kernel's sched.h.
+	kernelThread = 0x00200000
+	// maxArgv bounds what ps reads of one process's arguments in bytes, and
+	// maxArgvAll what it tells of all; later ones are listed without.
+	maxArgv    = 4 << 10
+	maxArgvAll = 1 << 20
+)
+
+// Hostname reads the host name from the kernel.
+func (System) Hostname() (string, error) {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return "", err
+	}
+	return unix.ByteSliceToString(u.Nodename[:]), nil
+}
+
+// StepClock sets the wall clock relative to what it shows.
+func (System) StepClock(by time.Duration) error {
+	ts := unix.NsecToTimespec(time.Now().Add(by).UnixNano())
+	return unix.ClockSettime(unix.CLOCK_REALTIME, &ts)
+}
+
+// Processes lists every process of this PID namespace but the caller.
+func (System) Processes() ([]Proc, error) {
+	all, err := ListProcesses()
+	if err != nil {
+		return nil, err
+	}
+	self := os.Getpid()
+	return slices.DeleteFunc(all, func(p Proc) bool { return p.PID == self }), nil
+}
+
+// ListProcesses reads /proc, leaving out threads of the kernel.
+func ListProcesses() ([]Proc, error) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	var all []Proc
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		stat, err := os.ReadFile("/proc/" + name + "/stat")
+		if err != nil {
+			continue // it ended meanwhile
+		}
+		if p, flags, ok := parseStat(stat); ok && flags&kernelThread == 0 {
+			p.PID = pid
+			all = append(all, p)
+		}
+	}
+	slices.SortFunc(all, func(a, b Proc) int { return a.PID - b.PID })
+	return all, nil
+}
+
+// parseStat takes what is needed from a line of /proc/PID/stat. The command's
+// name in it may contain spaces and parentheses.
+func parseStat(stat []byte) (p Proc, flags uint64, ok bool) {
+	i := bytes.LastIndexByte(stat, ')')
+	if i < 0 {
+		return Proc{}, 0, false
+	}
+	fields := bytes.Fields(stat[i+1:])
+	if len(fields) < 7 || len(fields[0]) != 1 {
+		return Proc{}, 0, false
+	}
+	ppid, err := strconv.Atoi(string(fields[1]))
+	if err != nil {
+		return Proc{}, 0, false
+	}
+	flags, err = strconv.ParseUint(string(fields[6]), 10, 64)
+	if err != nil {
+		return Proc{}, 0, false
+	}
+	return Proc{PPID: ppid, State: fields[0][0]}, flags, true
+}
+
+// quiet reports whether a thread in this state runs no more of its program
+// until it is continued: stopped, traced, dead, or in a wait of the kernel's
+// that ends in the stop that is due (D, a parent in vfork for one).
+func quiet(state byte) bool {
+	switch state {
+	case 'T', 't', 'Z', 'X', 'D':
+		return true
+	}
+	return false
+}
+
+// still reports whether all threads of a process are quiet. One that is gone
+// is.
+func still(pid int) bool {
+	base := "/proc/" + strconv.Itoa(pid) + "/task/"
+	dir, err := os.Open(base)
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return false
+	}
+	for _, name := range names {
+		stat, err := os.ReadFile(base + name + "/stat")
+		if err != nil {
+			continue
+		}
+		if p, _, ok := parseStat(stat); !ok || !quiet(p.State) {
+			return false
+		}
+	}
+	return true
+}
+
+// argv reads a process's arguments; those of a zombie are gone.
+func argv(pid int) []string {
+	f, err := os.Open("/proc/" + strconv.Itoa(pid) + "/cmdline")
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	buf := make([]byte, maxArgv)
+	n, _ := f.Read(buf) // nothing read is nothing to show
+	line := bytes.TrimRight(buf[:n], "\x00")
+	if len(line) == 0 {
+		return nil
+	}
+	var args []string
+	for part := range bytes.SplitSeq(line, []byte{0}) {
+		args = append(args, string(part))
+	}
+	return args
+}
+
+func (s *Server) ps() (proto.PsResult, error) {
+	all, err := s.cfg.OS.Processes()
+	if err != nil {
+		return proto.PsResult{}, err
+	}
+	result := proto.PsResult{Processes: []proto.Process{}}
+	if stat, err := os.ReadFile("/proc/self/stat"); err == nil {
+		if p, _, ok := parseStat(stat); ok {
+			all = append(all, Proc{PID: os.Getpid(), PPID: p.PPID, State: p.State})
+		}
+	}
+	slices.SortFunc(all, func(a, b Proc) int { return a.PID - b.PID })
+	told := 0
+	for _, p := range all {
+		row := proto.Process{PID: p.PID, PPID: p.PPID, State: string(p.State)}
+		if told < maxArgvAll {
+			row.Argv = argv(p.PID)
+			for _, a := range row.Argv {
+				told += len(a)
+			}
+		}
+		result.Processes = append(result.Processes, row)
+	}
+	return result, nil
+}
