@@ -19,19 +19,19 @@ func (b *Batch) end(index int, host id.Machine, attempt int, why failure, forkMS
 // one time too many or there is no other machine. A machine that failed or was
 // full before it granted anything has not been an attempt: finding one that
 // takes them is part of placing. Since it is not tried again, that ends.
-func (b *Batch) elsewhere(p *part, forks []int, why failure) {
-	attempt := p.attempt
-	if p.announced {
-		attempt++
+func (b *Batch) elsewhere(p *part, forks []int, why failure, granted bool) {
+	attempt, last := p.attempt, max(p.attempt-1, 1)
+	if granted {
+		attempt, last = p.attempt+1, p.attempt
 	}
 	switch {
 	case len(forks) == 0:
 	case !b.where.Auto || b.cancelled || attempt > b.attempts():
-		if p.lastAttempt() > 1 {
-			why.text = fmt.Sprintf("%s; placed %d times", why.text, p.lastAttempt())
+		if last > 1 {
+			why.text = fmt.Sprintf("%s; placed %d times", why.text, last)
 		}
 		for _, i := range forks {
-			b.end(i, p.machine, p.lastAttempt(), why, 0)
+			b.end(i, p.machine, last, why, 0)
 		}
 	default:
 		for _, i := range forks {
@@ -50,7 +50,7 @@ func (b *Batch) unplaceable(p *part, why failure) {
 	if p.cause.code != "" {
 		why = failure{p.cause.code, p.cause.text + "; no other machine takes it: " + why.text}
 	}
-	var host id.Machine
+	host := b.Target()
 	if len(p.tried) > 0 {
 		host = p.tried[len(p.tried)-1]
 	}
@@ -83,7 +83,7 @@ func (b *Batch) failMachine(m *machine, text string) {
 		m.starting -= len(p.active)
 		p.open, p.active = nil, nil
 		b.reap(p)
-		b.elsewhere(p, forks, why)
+		b.elsewhere(p, forks, why, p.announced)
 	}
 	m.synced = nil // it may come back as another one
 	b.stopUnwanted(m)

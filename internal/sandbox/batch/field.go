@@ -16,11 +16,13 @@ import (
 // any machine below them can be loaded.
 type field struct {
 	sites   []site
-	kinds   []kind
+	kinds   []tree
 	names   map[id.Machine]int
 	sources []Source
-	held    [][]int        // by source: positions of machines that hold it, sorted
+	held    [][]int        // by source: places of machines that hold it, ascending
+	holders []*tree        // by source: over those that can also restore it; made when asked
 	able    []map[int]bool // by source: the kinds that can restore it
+	changes []int          // sites in the order in which something was put on them
 }
 
 // site is one machine with what this batch has there.
@@ -93,16 +95,13 @@ func (f *field) arrange(kinds int) {
 			cmp.Compare(s.cpuLoad, t.cpuLoad), cmp.Compare(s.memoryLoad, t.memoryLoad),
 			localFirst(s.machine.Name, t.machine.Name), cmp.Compare(s.machine.Name, t.machine.Name))
 	})
-	f.kinds = make([]kind, kinds)
+	f.kinds = make([]tree, kinds)
 	for at := range f.sites {
 		s := &f.sites[at]
 		s.at = at
 		f.names[s.machine.Name] = at
 		k := &f.kinds[s.kind]
-		if k.count == 0 {
-			k.first = at
-		}
-		k.count++
+		k.members = append(k.members, at)
 	}
 	for i := range f.kinds {
 		f.kinds[i].build(f.sites)
@@ -123,6 +122,7 @@ func localFirst(a, b id.Machine) int {
 
 func (f *field) findHolders(b *Batch) {
 	f.held = make([][]int, len(f.sources))
+	f.holders = make([]*tree, len(f.sources))
 	f.able = make([]map[int]bool, len(f.sources))
 	of := map[string][]int{} // sources of a digest
 	for i := range f.sources {
@@ -166,7 +166,7 @@ func (f *field) ableKinds(source int) map[int]bool {
 		needs.Only = ""
 		f.able[source] = map[int]bool{}
 		for k := range f.kinds {
-			if f.sites[f.kinds[k].first].machine.Missing(needs) == "" {
+			if f.sites[f.kinds[k].members[0]].machine.Missing(needs) == "" {
 				f.able[source][k] = true
 			}
 		}
@@ -187,7 +187,7 @@ func (f *field) candidates(d demand) int {
 	}
 	n := 0
 	for k := range able {
-		n += f.kinds[k].count
+		n += len(f.kinds[k].members)
 	}
 	for _, t := range d.tried {
 		if at, ok := f.names[t]; ok && able[f.sites[at].kind] {
@@ -213,54 +213,65 @@ func (s *site) fits(d demand) bool {
 // best returns the machine for all of the demand, nil when it fits nowhere:
 // the least loaded, or a holder of the checkpoint that is hardly busier.
 func (f *field) best(d demand) (*site, string) {
-	least, load := f.least(d, math.Inf(1), nil)
+	least, load := f.least(d)
 	if least == nil {
 		return nil, ""
 	}
 	if f.holder(least, d.source) {
 		return least, fmt.Sprintf("least loaded (%s), holds the checkpoint", percent(load))
 	}
-	if held := f.held[d.source]; len(held) > 0 {
-		if h, hl := f.least(d, load+holderBonus+rounding, held); h != nil {
-			return h, fmt.Sprintf("holds the checkpoint and is hardly busier (%s) than the least loaded, %s (%s)", percent(hl), least.machine.Name, percent(load))
-		}
+	if h, hl := f.leastHolder(d, load+holderBonus+rounding); h != nil {
+		return h, fmt.Sprintf("holds the checkpoint and is hardly busier (%s) than the least loaded, %s (%s)", percent(hl), least.machine.Name, percent(load))
 	}
 	return least, fmt.Sprintf("least loaded (%s), the checkpoint is copied there first", percent(load))
 }
 
-// fewHolders is how many are looked at one by one.
-const fewHolders = 32
-
-// least returns the least loaded machine below limit that takes the demand;
-// of the given ones alone when there are any.
-func (f *field) least(d demand, limit float64, holders []int) (*site, float64) {
-	q := query{demand: d, sites: f.sites, best: limit, at: -1, holders: holders}
+// least returns the least loaded machine that takes the demand.
+func (f *field) least(d demand) (*site, float64) {
+	q := query{demand: d, sites: f.sites, best: math.Inf(1), at: -1}
 	able := f.ableKinds(d.source)
-	one := holders
 	if only := f.sources[d.source].Needs.Only; only != "" {
-		at, ok := f.names[only]
-		if _, held := slices.BinarySearch(holders, at); !ok || len(holders) > 0 && !held {
-			return nil, 0
+		if at, ok := f.names[only]; ok && able[f.sites[at].kind] {
+			q.consider(at)
 		}
-		one = []int{at}
+		return q.found()
 	}
-	if len(one) > 0 && len(one) <= fewHolders {
-		for _, at := range one {
-			if able[f.sites[at].kind] {
-				q.consider(at)
-			}
-		}
-	} else {
-		for k := range f.kinds {
-			if able[k] {
-				f.kinds[k].search(&q)
-			}
+	for k := range f.kinds {
+		if able[k] {
+			f.kinds[k].search(&q)
 		}
 	}
+	return q.found()
+}
+
+// leastHolder is least among the machines that hold the checkpoint, below a
+// limit.
+func (f *field) leastHolder(d demand, limit float64) (*site, float64) {
+	q := query{demand: d, sites: f.sites, best: limit, at: -1}
+	t := f.holders[d.source]
+	if t == nil {
+		t = &tree{}
+		able := f.ableKinds(d.source)
+		only := f.sources[d.source].Needs.Only
+		for _, at := range f.held[d.source] {
+			if able[f.sites[at].kind] && (only == "" || only == f.sites[at].machine.Name) {
+				t.members = append(t.members, at)
+			}
+		}
+		f.holders[d.source] = t
+	}
+	if len(t.members) > 0 {
+		t.catchUp(f.sites, f.changes)
+		t.search(&q)
+	}
+	return q.found()
+}
+
+func (q *query) found() (*site, float64) {
 	if q.at < 0 {
 		return nil, 0
 	}
-	return &f.sites[q.at], q.best
+	return &q.sites[q.at], q.best
 }
 
 // roomiest returns the machine with room for most of the demand, and for how
@@ -292,6 +303,7 @@ func (f *field) take(s *site, d demand) {
 	s.slots -= d.count
 	s.weigh()
 	f.kinds[s.kind].update(f.sites, s.at)
+	f.changes = append(f.changes, s.at)
 }
 
 // nobody says why a source has no candidates.

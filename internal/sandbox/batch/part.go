@@ -164,19 +164,20 @@ func (b *Batch) onReserved(e Reserved) {
 		return
 	}
 	if e.Count <= 0 {
-		b.refused(p, p.open, "")
+		b.refused(p, p.open, "", p.announced)
 		return
 	}
 	delete(b.grants, e.Grant)
-	if e.Count > len(p.open) {
-		b.do(Release{ID: b.newID(), Grant: p.grant, Machine: p.machine, Count: e.Count - len(p.open)})
+	asked := p.open
+	p.open = asked[:min(e.Count, len(asked))]
+	if e.Count > len(asked) {
+		b.do(Release{ID: b.newID(), Grant: p.grant, Machine: p.machine, Count: e.Count - len(asked)})
 	}
-	if e.Count < len(p.open) {
-		rest := slices.Clone(p.open[e.Count:])
-		p.open = p.open[:e.Count]
-		b.refused(p, rest, fmt.Sprintf("it took %d", e.Count))
-	}
+	before := p.announced
 	b.announce(p)
+	if rest := asked[len(p.open):]; len(rest) > 0 {
+		b.refused(p, slices.Clone(rest), fmt.Sprintf("it took %d of %d", e.Count, len(asked)), before)
+	}
 	m := b.machines[p.machine]
 	if p.needsSync && !slices.Contains(m.synced, b.digestOf(p)) {
 		p.state = copying
@@ -201,24 +202,24 @@ func (b *Batch) announce(p *part) {
 func (b *Batch) onRefused(e ReserveRefused) {
 	delete(b.abandoned, e.Grant)
 	if p := b.grants[e.Grant]; p != nil {
-		b.refused(p, p.open, e.Why)
+		b.refused(p, p.open, e.Why, p.announced)
 	}
 }
 
-// refused places forks that found a full machine on another one. That is part
-// of placing them, not a new attempt: nothing of theirs was there yet.
-func (b *Batch) refused(p *part, forks []int, why string) {
+// refused places forks that found a full machine on another one. granted says
+// that they had their place there before, which a restart took.
+func (b *Batch) refused(p *part, forks []int, why string, granted bool) {
 	text := string(p.machine) + " is full"
 	if why != "" {
 		text += " (" + why + ")"
 	}
 	b.disown(p, len(forks))
-	if len(forks) == len(p.open) {
+	if p.state == reserving && b.grants[p.grant] == p {
 		delete(b.grants, p.grant)
 		p.open = nil
 		b.reap(p)
 	}
-	b.elsewhere(p, forks, failure{CodeNoCapacity, text})
+	b.elsewhere(p, forks, failure{CodeNoCapacity, text}, granted)
 }
 
 // reap forgets a part that has no fork left, and copies nobody waits for.

@@ -68,7 +68,7 @@ func (b *Batch) placeOn(p *part, m *roster.Machine) {
 		reason = "this machine"
 	}
 	if room < want {
-		reason += fmt.Sprintf(", takes %d of %d", room, want)
+		reason += ", takes a part since it has no room for all"
 	}
 	if b.assign(p, m.Name, min(room, want), reason, b.holds(m, s)) {
 		b.unplaceable(p, full)
@@ -107,15 +107,14 @@ func (b *Batch) placeAnywhere(p *part, f *field) {
 		return
 	}
 	for more := true; more; {
-		want := len(p.open)
-		d.count = want
+		d.count = len(p.open)
 		at, reason := f.best(d)
 		if at == nil {
 			if at, d.count = f.roomiest(d); at == nil {
 				b.unplaceable(p, failure{CodeNoCapacity, f.full(d)})
 				return
 			}
-			reason = fmt.Sprintf("takes %d of %d, no machine has room for all (load %s)", d.count, want, percent(at.after(d)))
+			reason = fmt.Sprintf("takes a part since no machine has room for all (load %s)", percent(at.after(d)))
 		}
 		if p.cause.code != "" {
 			reason = "placed again: " + p.cause.text + "; " + reason

@@ -98,7 +98,7 @@ func (b *Batch) outOfMemory(m *machine) {
 		b.release(p, len(forks))
 		p.open = nil
 		b.reap(p)
-		b.elsewhere(p, forks, why)
+		b.elsewhere(p, forks, why, true)
 	}
 }
 
@@ -163,10 +163,10 @@ func (b *Batch) onFailed(e ForkFailed) {
 	case Host:
 		b.remove(e.Token, e.Index, p.machine, "its machine failed")
 		b.reap(p)
-		b.elsewhere(p, []int{e.Index}, failure{CodeHostFailed, string(p.machine) + ": " + text})
+		b.elsewhere(p, []int{e.Index}, failure{CodeHostFailed, string(p.machine) + ": " + text}, true)
 	case Capacity:
 		b.reap(p)
-		b.elsewhere(p, []int{e.Index}, failure{CodeNoCapacity, string(p.machine) + " is full: " + text})
+		b.elsewhere(p, []int{e.Index}, failure{CodeNoCapacity, string(p.machine) + " is full: " + text}, true)
 	default:
 		b.end(e.Index, p.machine, p.attempt, failure{CodeForkFailed, text}, e.ForkMS)
 		b.reap(p)

@@ -104,7 +104,7 @@ func (b *Batch) onSyncFailed(e SyncFailed) {
 		b.release(p, len(forks))
 		p.open = nil
 		b.reap(p)
-		b.elsewhere(p, forks, why)
+		b.elsewhere(p, forks, why, true)
 	}
 }
 

@@ -4,18 +4,19 @@ import (
 	"slices"
 )
 
-// kind is a run of sites that can restore the same checkpoints, with a tree
-// over them: node 1 is the root, node n has the children 2n and 2n+1, the
-// leaves are the sites in order.
-type kind struct {
-	first, count int
-	leaves       int // power of two
-	nodes        []bound
+// tree finds the best of some sites. Node 1 is the root, node n has the
+// children 2n and 2n+1, the leaves are the members in order.
+type tree struct {
+	members []int // places in field.sites, ascending
+	leaves  int   // power of two
+	nodes   []bound
+	seen    int // how many of field.changes are in it
 }
 
 // bound is what no site below a node can do better than.
 type bound struct {
-	cpuLoad, memoryLoad float64 // at least
+	cpuLoad, memoryLoad float64 // each at least
+	load                float64 // the larger of both, at least
 	perCPU, perMemory   float64 // at least
 	slots               int     // at most
 	spare               uint64  // at most
@@ -24,23 +25,22 @@ type bound struct {
 // query is one search and the best found so far.
 type query struct {
 	demand
-	sites   []site
-	best    float64 // only below this; ties go to the first
-	room    int
-	at      int   // -1: none yet
-	holders []int // only these, when there are any
+	sites []site
+	best  float64 // only below this; ties go to the first
+	room  int
+	at    int // -1: none yet
 }
 
-func (k *kind) build(sites []site) {
+func (k *tree) build(sites []site) {
 	k.leaves = 1
-	for k.leaves < k.count {
+	for k.leaves < len(k.members) {
 		k.leaves *= 2
 	}
 	k.nodes = make([]bound, 2*k.leaves)
 	for i := range k.leaves {
 		k.nodes[k.leaves+i] = bound{slots: -1}
-		if i < k.count {
-			k.nodes[k.leaves+i] = sites[k.first+i].bound()
+		if i < len(k.members) {
+			k.nodes[k.leaves+i] = sites[k.members[i]].bound()
 		}
 	}
 	for n := k.leaves - 1; n > 0; n-- {
@@ -48,16 +48,37 @@ func (k *kind) build(sites []site) {
 	}
 }
 
-func (k *kind) update(sites []site, at int) {
-	n := k.leaves + at - k.first
+// update takes up a change of one site, if it is a member.
+func (k *tree) update(sites []site, at int) {
+	leaf := at - k.members[0] // where members have no gaps
+	if leaf < 0 || leaf >= len(k.members) || k.members[leaf] != at {
+		var member bool
+		if leaf, member = slices.BinarySearch(k.members, at); !member {
+			return
+		}
+	}
+	n := k.leaves + leaf
 	k.nodes[n] = sites[at].bound()
 	for n /= 2; n > 0; n /= 2 {
 		k.nodes[n] = k.nodes[2*n].join(k.nodes[2*n+1])
 	}
 }
 
+// catchUp takes up the changes since the tree was asked last.
+func (k *tree) catchUp(sites []site, changes []int) {
+	missed := changes[k.seen:]
+	k.seen = len(changes)
+	if k.nodes == nil || len(missed) > len(k.members) {
+		k.build(sites)
+		return
+	}
+	for _, at := range missed {
+		k.update(sites, at)
+	}
+}
+
 func (s *site) bound() bound {
-	return bound{s.cpuLoad, s.memoryLoad, s.perCPU, s.perMemory, max(s.slots, 0), s.spare()}
+	return bound{s.cpuLoad, s.memoryLoad, max(s.cpuLoad, s.memoryLoad), s.perCPU, s.perMemory, max(s.slots, 0), s.spare()}
 }
 
 // join bounds two neighbours; one with slots -1 holds no site.
@@ -69,7 +90,7 @@ func (a bound) join(b bound) bound {
 		return a
 	}
 	return bound{
-		min(a.cpuLoad, b.cpuLoad), min(a.memoryLoad, b.memoryLoad), min(a.perCPU, b.perCPU), min(a.perMemory, b.perMemory),
+		min(a.cpuLoad, b.cpuLoad), min(a.memoryLoad, b.memoryLoad), min(a.load, b.load), min(a.perCPU, b.perCPU), min(a.perMemory, b.perMemory),
 		max(a.slots, b.slots), max(a.spare, b.spare),
 	}
 }
@@ -81,7 +102,8 @@ func (a *bound) least(q *query) (load float64, ok bool) {
 	if a.slots < q.count || a.spare < memory {
 		return 0, false
 	}
-	return max(a.cpuLoad+float64(uint64(q.count)*q.cpus)*a.perCPU, a.memoryLoad+float64(memory)*a.perMemory), true
+	cpus, mem := float64(uint64(q.count)*q.cpus)*a.perCPU, float64(memory)*a.perMemory
+	return max(a.cpuLoad+cpus, a.memoryLoad+mem, a.load+min(cpus, mem)), true
 }
 
 // mostRoom is how many forks of the demand fit a site below a node at most.
@@ -89,17 +111,17 @@ func (a *bound) mostRoom(q *query) int {
 	return int(min(uint64(max(a.slots, 0)), a.spare/max(q.memory, 1)))
 }
 
-func (k *kind) search(q *query) { k.searchNode(q, 1, 0, k.leaves) }
+func (k *tree) search(q *query) { k.searchNode(q, 1, 0, k.leaves) }
 
 // searchNode looks for the least load below a node that covers the leaves
 // lo…hi-1, the more promising child first.
-func (k *kind) searchNode(q *query, n, lo, hi int) {
+func (k *tree) searchNode(q *query, n, lo, hi int) {
 	load, ok := k.nodes[n].least(q)
-	if !ok || load > q.best || load == q.best && q.at >= 0 && k.first+lo > q.at {
+	if !ok || load > q.best || load == q.best && q.at >= 0 && k.members[lo] > q.at {
 		return
 	}
 	if hi-lo == 1 {
-		q.consider(k.first + lo)
+		q.consider(k.members[lo])
 		return
 	}
 	mid := (lo + hi) / 2
@@ -117,7 +139,7 @@ func (k *kind) searchNode(q *query, n, lo, hi int) {
 // consider takes a site when it is better than what was found.
 func (q *query) consider(at int) {
 	s := &q.sites[at]
-	if !s.fits(q.demand) || slices.Contains(q.tried, s.machine.Name) || !q.wants(at) {
+	if !s.fits(q.demand) || slices.Contains(q.tried, s.machine.Name) {
 		return
 	}
 	if load := s.after(q.demand); load < q.best || load == q.best && (q.at < 0 || at < q.at) {
@@ -125,23 +147,15 @@ func (q *query) consider(at int) {
 	}
 }
 
-func (q *query) wants(at int) bool {
-	if len(q.holders) == 0 {
-		return true
-	}
-	_, ok := slices.BinarySearch(q.holders, at)
-	return ok
-}
+func (k *tree) searchRoom(q *query) { k.searchRoomNode(q, 1, 0, k.leaves) }
 
-func (k *kind) searchRoom(q *query) { k.searchRoomNode(q, 1, 0, k.leaves) }
-
-func (k *kind) searchRoomNode(q *query, n, lo, hi int) {
+func (k *tree) searchRoomNode(q *query, n, lo, hi int) {
 	room := k.nodes[n].mostRoom(q)
-	if room < q.room || room == 0 || room == q.room && k.first+lo > q.at {
+	if room < q.room || room == 0 || room == q.room && k.members[lo] > q.at {
 		return
 	}
 	if hi-lo == 1 {
-		q.considerRoom(k.first + lo)
+		q.considerRoom(k.members[lo])
 		return
 	}
 	mid := (lo + hi) / 2
