@@ -43,16 +43,15 @@ func Room(dir string, need, minFree uint64) error {
 }
 
 // DiskError gives an error of the file system its code: InsufficientDisk for
-// a full disk or quota, PermissionDenied, else Internal. Codes it already has
-// stay.
+// a full disk or quota, PermissionDenied, else Internal. A code that it
+// already has stays.
 func DiskError(err error, format string, args ...any) error {
 	if err == nil {
 		return nil
 	}
 	what := fmt.Sprintf(format, args...)
-	var coded *errs.Error
 	switch {
-	case errors.As(err, &coded):
+	case errs.CodeOf(err) != errs.Internal:
 		return fmt.Errorf("%s: %w", what, err)
 	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
 		return errs.New(errs.InsufficientDisk, "%s: the disk is full: free some space (%w)", what, err)
