@@ -79,14 +79,12 @@ func (b *Batch) machine(name id.Machine) *machine {
 // come from the same failure stay together.
 func (b *Batch) pend(p *part) {
 	p.state = unplaced
-	for _, q := range b.pending {
-		if len(p.tried) > 0 && q.group == p.group && q.attempt == p.attempt && slices.Equal(q.tried, p.tried) {
-			q.open = merged(q.open, p.open)
-			for _, i := range p.open {
-				b.forks[i].part = q
-			}
-			return
+	if q := b.alike(p); q != nil {
+		q.open = merged(q.open, p.open)
+		for _, i := range p.open {
+			b.forks[i].part = q
 		}
+		return
 	}
 	p.id = b.newID()
 	b.parts[p.id] = p
@@ -94,6 +92,19 @@ func (b *Batch) pend(p *part) {
 		b.forks[i].part = p
 	}
 	b.pending = append(b.pending, p)
+}
+
+// alike returns a waiting part that p can join.
+func (b *Batch) alike(p *part) *part {
+	if len(p.tried) == 0 {
+		return nil // a whole group, that is
+	}
+	for _, q := range b.pending {
+		if q.group == p.group && q.attempt == p.attempt && slices.Equal(q.tried, p.tried) {
+			return q
+		}
+	}
+	return nil
 }
 
 // assign sends count forks of an unplaced part to a machine; the rest stays in

@@ -2,7 +2,6 @@ package exec
 
 import (
 	"context"
-	"encoding/json"
 	"iter"
 	"sync"
 	"time"
@@ -31,14 +30,7 @@ type record struct {
 	Info
 	Rand    []byte         `json:"rand"`
 	Sources []batch.Source `json:"sources"`
-	Extras  Extras         `json:"extras"`
 	Records []batch.Record `json:"records,omitempty"` // of a batch that is done
-}
-
-// Extras is what brood can do for each fork beyond the protocol.
-type Extras struct {
-	Env    []string          `json:"env,omitempty"`
-	Inputs []json.RawMessage `json:"inputs,omitempty"` // by index
 }
 
 var schema = home.Schema{Kind: "batch", Format: 1}

@@ -73,7 +73,7 @@ func (m *Manager) Close() error { return m.group.Stop() }
 
 // Start begins a batch. Everything that can be refused is refused before
 // anything is done. With a key that was used before it returns that batch.
-func (m *Manager) Start(ctx context.Context, req batch.Request, key string, extras Extras) (Batch, error) {
+func (m *Manager) Start(ctx context.Context, req batch.Request, key string) (Batch, error) {
 	if err := batch.Validate(req); err != nil {
 		return Batch{}, err
 	}
@@ -84,7 +84,7 @@ func (m *Manager) Start(ctx context.Context, req batch.Request, key string, extr
 	if err != nil || known {
 		return Batch{bk}, err
 	}
-	if err := m.begin(ctx, bk, req, extras); err != nil {
+	if err := m.begin(ctx, bk, req); err != nil {
 		m.unclaim(bk)
 		return Batch{}, err
 	}
@@ -119,7 +119,7 @@ func (m *Manager) unclaim(bk *book) {
 
 // begin checks the request whole, saves sources that are sandboxes, and lets
 // the batch go.
-func (m *Manager) begin(ctx context.Context, bk *book, req batch.Request, extras Extras) (err error) {
+func (m *Manager) begin(ctx context.Context, bk *book, req batch.Request) (err error) {
 	found, err := m.find(req)
 	if err != nil {
 		return err
@@ -149,7 +149,7 @@ func (m *Manager) begin(ctx context.Context, bk *book, req batch.Request, extras
 	if err != nil {
 		return err
 	}
-	bk.rec.Request, bk.rec.Total, bk.rec.Rand, bk.rec.Sources, bk.rec.Extras = req, b.Len(), seed, params.Sources, extras
+	bk.rec.Request, bk.rec.Total, bk.rec.Rand, bk.rec.Sources = req, b.Len(), seed, params.Sources
 	dir := m.dir(bk.rec.ID)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return errs.New(errs.InsufficientDisk, "folder of batch %s: %w", bk.rec.ID, err)

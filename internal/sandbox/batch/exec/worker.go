@@ -145,10 +145,7 @@ func (w *worker) ensure(e batch.EnsureCheckpoint) batch.Event {
 }
 
 func (w *worker) fork(ctx context.Context, e batch.StartFork) batch.Event {
-	p := host.ForkParams{Name: e.Name, Batch: w.bk.rec.ID, Index: e.Index, Token: uint64(e.ID), Env: w.bk.rec.Extras.Env}
-	if e.Index < len(w.bk.rec.Extras.Inputs) {
-		p.Inputs = w.bk.rec.Extras.Inputs[e.Index]
-	}
+	p := host.ForkParams{Name: e.Name, Batch: w.bk.rec.ID, Index: e.Index, Token: uint64(e.ID)}
 	cp, err := w.m.p.Checkpoints.ByDigest(e.Digest)
 	if err == nil {
 		p.Checkpoint = cp.Name
