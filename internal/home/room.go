@@ -9,24 +9,21 @@ import (
 	"brood/internal/base/errs"
 )
 
-// DefaultMinFree stands for the usual floor: the larger of 5 GB and 5 % of
-// the filesystem (F26).
-const DefaultMinFree = ^uint64(0)
-
 const (
 	floorBytes    = 5_000_000_000
 	floorFraction = 20 // one twentieth
 )
 
 // Room answers InsufficientDisk when fewer than minFree bytes would stay free
-// on dir's filesystem after need more were written. The fact missing_bytes
+// on dir's filesystem after need more were written. A minFree of 0 stands for
+// the larger of 5 GB and 5 % of the filesystem (F26). The fact missing_bytes
 // says how many to free.
 func Room(dir string, need, minFree uint64) error {
 	free, total, err := space(dir)
 	if err != nil {
 		return errs.New(errs.Internal, "free space of %s: %w", dir, err)
 	}
-	if minFree == DefaultMinFree {
+	if minFree == 0 {
 		minFree = max(floorBytes, total/floorFraction)
 	}
 	want := need + minFree

@@ -58,7 +58,7 @@ func (s *Store) resolveSource(ctx context.Context, r reference, opts Options) (I
 			return img, nil
 		}
 	}
-	if err := home.Room(s.dir, uint64(size), 0); err != nil {
+	if err := home.Room(s.dir, uint64(size), 1); err != nil {
 		return Image{}, fmt.Errorf("import %s: %w", ref, err)
 	}
 	img, err := s.build(ctx, r.kind, ref, src)

@@ -32,31 +32,58 @@ func (s *Store) resolveHost(ctx context.Context, opts Options) (Image, error) {
 		return Image{}, err
 	}
 	defer release()
-	if img, err := s.load(hostPrefix + string(sum)); err == nil && p.sameAs(img.Root.Host.Dir) {
+	if img, err := s.load(hostPrefix + string(sum)); err == nil && (s.isChecked(sum) || p.sameAs(img.Root.Host.Dir)) {
+		s.setChecked(sum)
 		return img, nil
 	}
 	img, err := s.buildHost(p, sum)
+	if err == nil {
+		s.setChecked(sum)
+	}
 	return img, home.DiskError(err, "image host")
+}
+
+// isChecked says whether this process has looked at a skeleton: nothing
+// writes to one later.
+func (s *Store) isChecked(d digest.Digest) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.checked[d]
+}
+
+func (s *Store) setChecked(d digest.Digest) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.checked[d] = true
 }
 
 // plan is a skeleton before it is written.
 type plan struct {
-	nodes map[string]*planned // by path relative to the root
-	binds []sandbox.Bind
-	size  int64
-	notes notes
+	copies *copies
+	nodes  map[string]*planned // by path relative to the root
+	binds  []sandbox.Bind
+	size   int64
+	notes  notes
 }
 
 // planned is one entry of a skeleton.
 type planned struct {
 	mode    fs.FileMode   // type and permissions
 	content []byte        // of a file
-	sum     digest.Digest // of content, when it is known already
+	sum     digest.Digest // of content, once it was asked for
 	target  string        // of a symlink
 }
 
+// hash is asked by one goroutine at a time.
+func (n *planned) hash() digest.Digest {
+	if n.sum == "" {
+		n.sum = digest.Of(n.content)
+	}
+	return n.sum
+}
+
 func (s *Store) planHost(mounts []sandbox.Bind) (*plan, error) {
-	p := &plan{nodes: map[string]*planned{}}
+	p := &plan{copies: &s.copies, nodes: map[string]*planned{}}
 	for _, d := range bare {
 		p.nodes[d.path] = &planned{mode: unixMode(d.mode) | fs.ModeDir}
 	}
@@ -168,36 +195,52 @@ func isNever(name string) bool {
 }
 
 func (p *plan) copyOne(file, name string, fi fs.FileInfo) error {
-	forAll := fi.Mode().Perm()&0o004 != 0
+	isLink := fi.Mode()&fs.ModeSymlink != 0
 	switch {
 	case fi.IsDir():
 		if fi.Mode().Perm()&0o005 != 0o005 {
 			return fs.SkipDir
 		}
 		p.addDir(name)
-	case fi.Mode()&fs.ModeSymlink != 0:
-		target, err := os.Readlink(file)
-		if err != nil {
-			return nil //nolint:nilerr // just removed
-		}
-		p.addDir(path.Dir(name))
-		p.nodes[name] = &planned{mode: fs.ModeSymlink | 0o777, target: target}
-	case fi.Mode().IsRegular() && forAll:
-		if fi.Size() > maxCopy {
-			p.notes.add("/%s is larger than %d bytes and is left out", name, maxCopy)
+		return nil
+	case !isLink && (!fi.Mode().IsRegular() || fi.Mode().Perm()&0o004 == 0):
+		return nil
+	case fi.Size() > maxCopy:
+		p.notes.add("/%s is larger than %d bytes and is left out", name, maxCopy)
+		return nil
+	}
+	st := statOf(fi)
+	now := copied{size: fi.Size(), mtime: fi.ModTime().UnixNano(), ctime: st.ctime.UnixNano(), id: st.id}
+	n := p.copies.get(file, now)
+	if n == nil {
+		n = readCopy(file, fi)
+		if n == nil {
 			return nil
 		}
-		b, err := os.ReadFile(file)
-		if err != nil {
-			return nil //nolint:nilerr // just removed
-		}
-		if p.size += int64(len(b)); p.size > maxTotal {
-			return errs.New(errs.ResourceExhausted, "image host: the listed part of /etc is larger than %d bytes", maxTotal)
-		}
-		p.addDir(path.Dir(name))
-		p.nodes[name] = &planned{mode: 0o644 | fi.Mode().Perm()&0o111, content: b}
+		p.copies.put(file, now, n)
 	}
+	if p.size += int64(len(n.content)); p.size > maxTotal {
+		return errs.New(errs.ResourceExhausted, "image host: the listed part of /etc is larger than %d bytes", maxTotal)
+	}
+	p.addDir(path.Dir(name))
+	p.nodes[name] = n
 	return nil
+}
+
+// readCopy reads a file or symlink; nil when it was just removed.
+func readCopy(file string, fi fs.FileInfo) *planned {
+	if fi.Mode()&fs.ModeSymlink != 0 {
+		target, err := os.Readlink(file)
+		if err != nil {
+			return nil
+		}
+		return &planned{mode: fs.ModeSymlink | 0o777, target: target}
+	}
+	b, err := os.ReadFile(file)
+	if err != nil || len(b) > maxCopy {
+		return nil
+	}
+	return &planned{mode: 0o644 | fi.Mode().Perm()&0o111, content: b}
 }
 
 // addDir plans a folder and those above it.
@@ -217,10 +260,7 @@ func (p *plan) digest() digest.Digest {
 	say("brood host 1")
 	for _, name := range p.names() {
 		n := p.nodes[name]
-		if n.sum == "" {
-			n.sum = digest.Of(n.content)
-		}
-		say("%q %o %q %s", name, n.mode, n.target, n.sum)
+		say("%q %o %q %s", name, n.mode, n.target, n.hash())
 	}
 	for _, b := range p.binds {
 		say("bind %q %q %t", b.Source, b.Target, b.ReadOnly)

@@ -49,8 +49,11 @@ type Store struct {
 	guest GuestBinary
 	mach  machine
 
-	mu      sync.Mutex // guards working; never held over I/O
+	copies copies
+
+	mu      sync.Mutex // guards what follows; never held over I/O
 	working map[string]chan struct{}
+	checked map[digest.Digest]bool // skeletons that are whole
 }
 
 // Open reads the images of a home and removes what killed processes left.
@@ -58,7 +61,10 @@ func Open(h *home.Home, guest GuestBinary) (*Store, error) {
 	if len(guest.Bytes) == 0 || digest.Of(guest.Bytes) != guest.Digest {
 		return nil, errs.New(errs.Internal, "the guest program is missing or is not what its digest says: run make build")
 	}
-	s := &Store{home: h, dir: h.Images(), guest: guest, mach: thisMachine, working: map[string]chan struct{}{}}
+	s := &Store{
+		home: h, dir: h.Images(), guest: guest, mach: thisMachine, copies: copies{seen: map[string]copied{}},
+		working: map[string]chan struct{}{}, checked: map[digest.Digest]bool{},
+	}
 	if err := os.MkdirAll(filepath.Join(s.dir, sourcesName), 0o700); err != nil {
 		return nil, errs.New(errs.FailedPrecondition, "images: %w", err)
 	}
