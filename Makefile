@@ -12,7 +12,7 @@ help: ## show this list
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 runtime: ## build the runtime (our lean runsc) and the stock runsc for benchmarks
-	@cd runtime && go run ./build --out ../$(DATA)
+	@cd runtime && go run ./build ../$(DATA)
 
 guest: ## build the guest program
 	@CGO_ENABLED=0 GOOS=linux go build $(GUEST_FLAGS) -o $(DATA)/brood-guest ./cmd/brood-guest

@@ -1,0 +1,92 @@
+package daemon
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/google/renameio/v2"
+
+	"brood/internal/wire"
+)
+
+// writeDiscovery tells clients how to reach the daemon. The file holds the
+// token: nobody else may read it.
+func writeDiscovery(path string, d wire.Discovery) error {
+	b, err := json.Marshal(d)
+	if err != nil {
+		return err
+	}
+	return renameio.WriteFile(path, append(b, '\n'), 0o600)
+}
+
+// socketListener refuses connections of other users, by the kernel's word. The
+// file's mode does so already; this holds when somebody changes it.
+type socketListener struct{ net.Listener }
+
+// Accept returns the next connection of a user who may connect.
+func (l socketListener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		uid, err := peerUID(c)
+		if err == nil && (uid == os.Geteuid() || uid == 0) {
+			return c, nil
+		}
+		_ = c.Close()
+	}
+}
+
+// guard lets a call over TCP pass when it names a loopback host and carries
+// the token; the rest of a page's rules is the browser's, told by CORS for
+// the origins that the user has named.
+func (d *Daemon) guard(next http.Handler) http.Handler {
+	want := sha256.Sum256([]byte("Bearer " + d.info.Token))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !loopbackHost(r.Host) {
+			http.Error(w, "this address is for loopback callers: use "+d.info.LoopbackURL, http.StatusForbidden)
+			return
+		}
+		if origin := r.Header.Get("Origin"); origin != "" && slices.Contains(d.p.Settings.CORS, origin) {
+			allow(w.Header(), origin)
+			if r.Method == http.MethodOptions {
+				w.WriteHeader(http.StatusNoContent)
+				return
+			}
+		}
+		got := sha256.Sum256([]byte(r.Header.Get("Authorization")))
+		if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			http.Error(w, "send the token of daemon.json as Authorization: Bearer", http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// loopbackHost reports whether a Host header names this machine's loopback: a
+// page that had a public name resolve to 127.0.0.1 is found out here.
+func loopbackHost(hostport string) bool {
+	host, _, err := net.SplitHostPort(hostport)
+	if err != nil {
+		host = strings.Trim(hostport, "[]")
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+func allow(h http.Header, origin string) {
+	h.Set("Access-Control-Allow-Origin", origin)
+	h.Add("Vary", "Origin")
+	h.Set("Access-Control-Allow-Methods", "GET, POST")
+	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Connect-Protocol-Version, Connect-Timeout-Ms, Grpc-Timeout, X-Grpc-Web, X-User-Agent, "+wire.HeaderBatchKey)
+	h.Set("Access-Control-Expose-Headers", "Grpc-Status, Grpc-Message, Grpc-Status-Details-Bin, "+wire.HeaderBatchID)
+	h.Set("Access-Control-Max-Age", "7200")
+}

@@ -1,0 +1,62 @@
+package daemon
+
+import (
+	"context"
+	"path/filepath"
+
+	"connectrpc.com/connect"
+
+	broodv1 "brood/api/brood/v1"
+	"brood/internal/base/digest"
+	"brood/internal/base/errs"
+	"brood/internal/sandbox/image"
+)
+
+type imageService struct{ d *Daemon }
+
+// ListImages lists the images of this machine.
+func (s *imageService) ListImages(context.Context, *connect.Request[broodv1.ListImagesRequest]) (*connect.Response[broodv1.ListImagesResponse], error) {
+	all, err := s.d.images.List()
+	if err != nil {
+		return nil, err
+	}
+	used := map[digest.Digest]uint32{}
+	for _, sb := range s.d.host.List() {
+		used[sb.Root.Digest]++
+	}
+	for _, cp := range s.d.cps.List() {
+		used[cp.Manifest.Base.Digest]++
+	}
+	resp := &broodv1.ListImagesResponse{}
+	for _, i := range all {
+		resp.Images = append(resp.Images, imageMessage(i, used[i.Root.Digest]))
+	}
+	return connect.NewResponse(resp), nil
+}
+
+// ImportImage makes an image of a folder or a tar file of this machine.
+func (s *imageService) ImportImage(ctx context.Context, req *connect.Request[broodv1.ImportImageRequest], stream *connect.ServerStream[broodv1.ImportImageResponse]) error {
+	if !filepath.IsAbs(req.Msg.GetPath()) {
+		return errs.New(errs.InvalidArgument, "path %.200q must be absolute: the daemon has another working folder", req.Msg.GetPath())
+	}
+	var failed error
+	i, err := s.d.images.Resolve(ctx, req.Msg.GetPath(), image.Options{Progress: func(done, _ int64) {
+		if failed == nil {
+			failed = stream.Send(&broodv1.ImportImageResponse{Event: &broodv1.ImportImageResponse_Progress{
+				Progress: &broodv1.ImportImageProgress{Bytes: uint64(done)},
+			}})
+		}
+	}})
+	if err != nil {
+		return err
+	}
+	return stream.Send(&broodv1.ImportImageResponse{Event: &broodv1.ImportImageResponse_Result{Result: imageMessage(i, 0)}})
+}
+
+func imageMessage(i image.Image, used uint32) *broodv1.Image {
+	kind := string(i.Kind)
+	if i.Kind == image.Folder {
+		kind = "folder"
+	}
+	return &broodv1.Image{Digest: string(i.Root.Digest), Kind: kind, Origin: i.Ref, SizeBytes: uint64(i.Size), CreatedAt: stamp(i.Created), UsedBy: used}
+}
