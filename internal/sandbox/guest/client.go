@@ -30,6 +30,7 @@ type (
 	Renewed        = proto.Renewed
 	PutArgs        = proto.PutArgs
 	GetArgs        = proto.GetArgs
+	StatArgs       = proto.StatArgs
 	StatResult     = proto.StatResult
 	CopyResult     = proto.CopyResult
 	Process        = proto.Process

@@ -17,8 +17,8 @@ import (
 )
 
 // Stat asks about a path in the sandbox; one that does not exist is no error.
-func (c *Client) Stat(ctx context.Context, path string) (StatResult, error) {
-	return invoke[StatResult](ctx, c, proto.OpStat, proto.StatArgs{Path: path})
+func (c *Client) Stat(ctx context.Context, a StatArgs) (StatResult, error) {
+	return invoke[StatResult](ctx, c, proto.OpStat, a)
 }
 
 // Put unpacks a tar stream below a folder of the sandbox.
@@ -113,7 +113,7 @@ func (c *Client) CopyIn(ctx context.Context, from, to string) (CopyResult, error
 	if err != nil {
 		return CopyResult{}, errs.New(errs.NotFound, "%w", err)
 	}
-	st, err := c.Stat(ctx, to)
+	st, err := c.Stat(ctx, StatArgs{Path: to})
 	if err != nil {
 		return CopyResult{}, err
 	}
@@ -139,7 +139,7 @@ func (c *Client) CopyIn(ctx context.Context, from, to string) (CopyResult, error
 // CopyOut copies a file or folder of the sandbox to this machine, like CopyIn.
 // Nothing is written but below the target.
 func (c *Client) CopyOut(ctx context.Context, from, to string) (CopyResult, error) {
-	st, err := c.Stat(ctx, from)
+	st, err := c.Stat(ctx, StatArgs{Path: from})
 	if err != nil {
 		return CopyResult{}, err
 	}

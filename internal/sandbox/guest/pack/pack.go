@@ -35,9 +35,19 @@ type packer struct {
 }
 
 // Pack writes root and everything below it to w as a tar stream in which root
-// is called name ("." puts a folder's content at the top).
+// is called name ("." puts a folder's content at the top). When root is a
+// link it is followed.
 func Pack(w io.Writer, root, name string) (Stats, error) {
-	info, err := os.Stat(root)
+	return pack(w, root, name, os.Stat)
+}
+
+// PackLink is Pack, but a root that is a link is packed as that link.
+func PackLink(w io.Writer, root, name string) (Stats, error) {
+	return pack(w, root, name, os.Lstat)
+}
+
+func pack(w io.Writer, root, name string, look func(string) (fs.FileInfo, error)) (Stats, error) {
+	info, err := look(root)
 	if err != nil {
 		return Stats{}, osError(err)
 	}
@@ -78,6 +88,9 @@ func (p *packer) tree(root, name string, info fs.FileInfo) error {
 func (p *packer) entry(at, name string, info fs.FileInfo) error {
 	h := &tar.Header{
 		Name: name, Mode: tarMode(info.Mode()), ModTime: info.ModTime(), Format: tar.FormatPAX,
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		h.Uid, h.Gid = int(st.Uid), int(st.Gid)
 	}
 	switch mode := info.Mode(); {
 	case mode.IsDir():

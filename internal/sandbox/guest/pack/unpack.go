@@ -22,6 +22,7 @@ type Owner struct{ UID, GID int }
 // Options say how to unpack.
 type Options struct {
 	Owner       *Owner // nil: whoever unpacks
+	KeepOwner   bool   // as the tar stream says, instead
 	SpecialBits bool   // keep setuid, setgid and sticky
 }
 
@@ -116,13 +117,13 @@ func (u *unpacker) entry(name string, h *tar.Header, body io.Reader) error {
 	case tar.TypeReg:
 		return u.file(name, h, body)
 	case tar.TypeSymlink:
-		return u.link(name, func(temp string) error { return u.root.Symlink(h.Linkname, temp) })
+		return u.link(name, h, func(temp string) error { return u.root.Symlink(h.Linkname, temp) })
 	case tar.TypeLink:
 		target, err := cleanName(h.Linkname)
 		if err != nil {
 			return err
 		}
-		return u.link(name, func(temp string) error { return u.root.Link(target, temp) })
+		return u.link(name, h, func(temp string) error { return u.root.Link(target, temp) })
 	default:
 		return errs.New(errs.Unsupported, "entries of type %q are not copied", h.Typeflag)
 	}
@@ -139,7 +140,7 @@ func (u *unpacker) folder(name string, h *tar.Header) error {
 	if err := u.root.MkdirAll(name, 0o755); err != nil {
 		return err
 	}
-	if err := u.own(name); err != nil {
+	if err := u.own(name, h); err != nil {
 		return err
 	}
 	u.open = append(u.open, folder{name, u.mode(h), h.ModTime})
@@ -182,7 +183,7 @@ func (u *unpacker) file(name string, h *tar.Header, body io.Reader) (err error) 
 	if err != nil {
 		return err
 	}
-	if err := u.own(temp); err != nil {
+	if err := u.own(temp, h); err != nil {
 		return err
 	}
 	// After the owner: a change of owner clears setuid.
@@ -199,12 +200,12 @@ func (u *unpacker) file(name string, h *tar.Header, body io.Reader) (err error) 
 }
 
 // link makes a link beside its name and moves it there.
-func (u *unpacker) link(name string, make func(temp string) error) error {
+func (u *unpacker) link(name string, h *tar.Header, make func(temp string) error) error {
 	temp := tempName(name)
 	if err := make(temp); err != nil {
 		return err
 	}
-	err := u.own(temp)
+	err := u.own(temp, h)
 	if err == nil {
 		err = u.root.Rename(temp, name)
 	}
@@ -216,7 +217,10 @@ func (u *unpacker) link(name string, make func(temp string) error) error {
 	return err
 }
 
-func (u *unpacker) own(name string) error {
+func (u *unpacker) own(name string, h *tar.Header) error {
+	if u.opt.KeepOwner {
+		return u.root.Lchown(name, h.Uid, h.Gid)
+	}
 	if u.opt.Owner == nil {
 		return nil
 	}

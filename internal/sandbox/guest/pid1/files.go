@@ -113,7 +113,7 @@ func (s *Server) put(a proto.PutArgs, r io.Reader) (pack.Stats, error) {
 		return pack.Stats{}, errs.New(errs.FailedPrecondition, "target folder: %w", err)
 	}
 	defer root.Close()
-	opt := pack.Options{SpecialBits: true}
+	opt := pack.Options{SpecialBits: true, KeepOwner: a.KeepOwner}
 	if who.cred != nil {
 		opt.Owner = &pack.Owner{UID: int(who.cred.Uid), GID: int(who.cred.Gid)}
 	}
@@ -134,7 +134,7 @@ func (s *Server) serveGet(ctx context.Context, c *call) {
 		at, err = s.inside(a.Path)
 	}
 	if err == nil {
-		if _, e := os.Stat(at); e != nil {
+		if _, e := os.Lstat(at); e != nil {
 			err = errs.New(errs.NotFound, "%s in the sandbox: %w", a.Path, errors.Unwrap(e))
 		}
 	}
@@ -142,7 +142,11 @@ func (s *Server) serveGet(ctx context.Context, c *call) {
 		return
 	}
 	w := proto.NewChunkWriter(gatedWriter{ctx, s.gate, c.st})
-	stats, err := pack.Pack(w, at, a.Name)
+	packed := pack.Pack
+	if a.NoFollow {
+		packed = pack.PackLink
+	}
+	stats, err := packed(w, at, a.Name)
 	if err != nil {
 		_ = w.Abort(err) // when that fails the host is gone
 		return

@@ -236,6 +236,8 @@ type PutArgs struct {
 	Dir     string `json:"dir"`
 	MakeDir bool   `json:"make_dir,omitempty"`
 	User    string `json:"user,omitempty"` // owner of what is made; empty = the guest's own
+	// KeepOwner gives what is made the owners that the tar stream says.
+	KeepOwner bool `json:"keep_owner,omitempty"`
 }
 
 // CopyResult counts what was packed or unpacked.
@@ -247,8 +249,9 @@ type CopyResult struct {
 
 // GetArgs asks for Path as a tar stream, in chunks, whose top entry is Name.
 type GetArgs struct {
-	Path string `json:"path"`
-	Name string `json:"name"`
+	Path     string `json:"path"`
+	Name     string `json:"name"`
+	NoFollow bool   `json:"no_follow,omitempty"` // a link is packed as that link
 }
 
 // StatArgs asks about a path.
