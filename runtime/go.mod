@@ -4,6 +4,8 @@ go 1.26.7
 
 require brood v0.0.0
 
+require go.uber.org/goleak v1.3.0 // indirect
+
 require (
 	github.com/cenkalti/backoff v2.2.1+incompatible // indirect
 	github.com/cilium/ebpf v0.12.3 // indirect

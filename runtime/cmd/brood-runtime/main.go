@@ -47,6 +47,7 @@ func isHelper(args []string) bool {
 }
 
 func helper() {
+	mustPinChannel()
 	filters.Register()
 	cli.Run(map[subcommands.Command]string{
 		new(cmd.Boot):   "",

@@ -27,6 +27,7 @@ func newConfig(debugDir string) (*config.Config, error) {
 		"--overlay2=root:memory",
 		"--file-access=exclusive",
 		"--host-uds=none",
+		"--host-settings=ignore", // advice for administrators, 1 ms each start
 	}
 	if debugDir != "" {
 		args = append(args, "--debug=true", "--debug-log="+debugDir+"/", "--debug-log-format=text")
