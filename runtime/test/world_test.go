@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"brood/internal/sandbox/driver/gvisor/launch"
+	"brood/internal/sandbox/image/erofs"
 
 	"golang.org/x/sys/unix"
 )
@@ -125,7 +126,6 @@ func (w *world) container(id string, root launch.Root) launch.Create {
 		Argv: []string{"/opt/guest"}, Env: []string{"PATH=/usr/bin:/bin", "GOMAXPROCS=2"},
 		Hostname: id,
 		Files:    w.stdio(id),
-		DebugDir: os.Getenv("BROOD_TEST_DEBUG"),
 	}
 }
 
@@ -240,20 +240,6 @@ func (w *world) destroy(id string) {
 	}
 }
 
-func (w *world) status(id string) launch.Status {
-	w.t.Helper()
-	list, err := w.client.List(w.ctx)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	for _, c := range list {
-		if c.ID == id {
-			return c.Status
-		}
-	}
-	return ""
-}
-
 // killLauncher kills the launcher and returns when another one answers.
 func (w *world) killLauncher() {
 	w.t.Helper()
@@ -311,4 +297,123 @@ func alive(pid int) bool {
 func cmdline(pid int) string {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	return strings.ReplaceAll(string(b), "\x00", " ")
+}
+
+// want asks and compares.
+func (g *guest) want(request, answer string) {
+	g.t.Helper()
+	if got := g.ask("%s", request); got != answer {
+		g.t.Errorf("guest answers %q to %q, want %q", got, request, answer)
+	}
+}
+
+// image makes an EROFS root with the guest program.
+func (w *world) image() launch.Root {
+	w.t.Helper()
+	path := filepath.Join(filepath.Dir(w.dir), "root.erofs")
+	out, err := os.Create(path)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer func() { _ = out.Close() }()
+	program, err := os.Open(filepath.Join(guestDir, "guest"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer func() { _ = program.Close() }()
+	writer := erofs.NewWriter(out, nil)
+	file, err := writer.NewFile(0o755, program)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	root := erofs.NewDir(0o755)
+	for _, name := range []string{"opt", "usr", "tmp", "data"} {
+		dir := erofs.NewDir(0o755)
+		if err := root.Add(name, dir); err != nil {
+			w.t.Fatal(err)
+		}
+		if name == "opt" {
+			if err := dir.Add("guest", file); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+	}
+	if err := writer.Finish(root); err != nil {
+		w.t.Fatal(err)
+	}
+	return launch.Root{EROFS: path}
+}
+
+// bind is a root in a folder of its own with one bind.
+func (w *world) bind(source, target string) launch.Root {
+	w.t.Helper()
+	dir := filepath.Join(filepath.Dir(w.dir), "other")
+	if err := os.MkdirAll(filepath.Join(dir, "usr"), 0o755); err != nil {
+		w.t.Fatal(err)
+	}
+	return launch.Root{Host: &launch.HostRoot{Dir: dir, Binds: []launch.Bind{{Source: source, Target: target}}}}
+}
+
+// file opens a new file with content for a guest.
+func (w *world) file(name, content string) *os.File {
+	w.t.Helper()
+	path := filepath.Join(filepath.Dir(w.dir), name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = f.Close() })
+	return f
+}
+
+func (w *world) channel(id string) *os.File {
+	w.t.Helper()
+	f, err := w.client.Channel(w.ctx, id)
+	if err != nil {
+		w.t.Fatalf("channel of %s: %v", id, err)
+	}
+	return f
+}
+
+func (w *world) entry(id string) launch.Container {
+	w.t.Helper()
+	list, err := w.client.List(w.ctx)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, c := range list {
+		if c.ID == id {
+			return c
+		}
+	}
+	return launch.Container{}
+}
+
+// files lists the run directory.
+func (w *world) files() string {
+	w.t.Helper()
+	var names []string
+	err := filepath.WalkDir(w.dir, func(path string, _ os.DirEntry, err error) error {
+		if err == nil && !strings.Contains(path, "launcher.log") {
+			names = append(names, path)
+		}
+		return err
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return strings.Join(names, "\n")
+}
+
+// mounts are those of the runtime's namespace.
+func (w *world) mounts() string {
+	w.t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", w.info.HolderPID))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return string(b)
 }
