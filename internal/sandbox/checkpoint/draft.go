@@ -78,6 +78,7 @@ func (s *Store) Begin(name id.Name, opts Options) (*Draft, error) {
 		s.release(name, nil, false)
 		return nil, home.DiskError(err, "checkpoint %s", name)
 	}
+	at("begin:made")
 	return d, nil
 }
 

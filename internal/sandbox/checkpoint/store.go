@@ -251,6 +251,7 @@ func (s *Store) Delete(name id.Name) error {
 		s.release(name, nil, false)
 		return errs.New(errs.FailedPrecondition, "checkpoint %s is pinned: unpin it first", name)
 	}
+	at("delete:begun")
 	aside := filepath.Join(s.dir, draftPrefix+"gone-"+id.Random(8))
 	if err := os.Rename(filepath.Join(s.dir, string(name)), aside); err != nil {
 		s.release(name, nil, false)
@@ -298,6 +299,7 @@ func (s *Store) rename(e, other *entry, from, to id.Name) error {
 	if other != nil {
 		return errs.New(errs.AlreadyExists, "there is a checkpoint %s already", to)
 	}
+	at("rename:begun")
 	if err := renameNew(filepath.Join(s.dir, string(from)), filepath.Join(s.dir, string(to))); err != nil {
 		return errs.New(errs.Internal, "rename checkpoint %s to %s: %w", from, to, err)
 	}

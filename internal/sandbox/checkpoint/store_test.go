@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"brood/internal/base/digest"
 	"brood/internal/base/errs"
 	"brood/internal/base/id"
@@ -19,10 +17,6 @@ import (
 	"brood/internal/sandbox"
 	"brood/internal/sandbox/checkpoint"
 )
-
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m)
-}
 
 func open(t testing.TB, h *home.Home) *checkpoint.Store {
 	t.Helper()

@@ -1,0 +1,180 @@
+package checkpoint_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"brood/internal/base/digest"
+	"brood/internal/base/errs"
+	"brood/internal/base/id"
+	"brood/internal/sandbox/checkpoint"
+)
+
+func TestVerifyFindsOneChangedByte(t *testing.T) {
+	h := newHome(t)
+	s := open(t, h)
+	c := make1(t, s, "base", "x", checkpoint.Options{})
+	p := filepath.Join(c.Dir, "pages.img")
+	b, err := os.ReadFile(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)/2] ^= 1
+	if err := os.WriteFile(p, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Check(checkpoint.Machine{}); err != nil {
+		t.Errorf("the cheap check reads no content: %v", err)
+	}
+	if err := s.Verify(t.Context(), "base"); !errs.Is(err, errs.DataLoss) || !strings.Contains(err.Error(), "pages.img") {
+		t.Errorf("Verify = %v", err)
+	}
+}
+
+func TestCheckSaysWhatIsMissing(t *testing.T) {
+	s := open(t, newHome(t))
+	machineA, machineB := digest.Of([]byte("A")), digest.Of([]byte("B"))
+	made := func(name id.Name, host bool) checkpoint.Checkpoint {
+		d, err := s.Begin(name, checkpoint.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := write(d, "x"); err != nil {
+			t.Fatal(err)
+		}
+		f := facts()
+		if host {
+			f.Base = checkpoint.Base{Kind: checkpoint.Host, Digest: f.Base.Digest, Machine: machineA,
+				Open: []checkpoint.Stamp{{Path: "usr/z", Size: 1, MtimeNs: 2}, {Path: "usr/bin/p", Size: 10, MtimeNs: 20}}}
+		}
+		c, err := d.Publish(t.Context(), f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	image, host := made("image", false), made("host", true)
+	good := func() checkpoint.Machine {
+		return checkpoint.Machine{
+			Arch: "amd64", CPU: []string{"sse2", "avx", "aes"}, Fingerprint: machineA,
+			HasRuntime: func(driver string, r id.Runtime) bool { return driver == "fake" && r == "r1" },
+			HasBase:    func(b checkpoint.Base) bool { return b.Digest == digest.Of([]byte("base")) },
+			Stat: func(p string) (int64, int64, error) {
+				if p == "usr/z" {
+					return 1, 2, nil
+				}
+				return 10, 20, nil
+			},
+		}
+	}
+	for name, c := range map[string]struct {
+		cp    checkpoint.Checkpoint
+		spoil func(*checkpoint.Machine)
+		want  string
+	}{
+		"good image":      {image, func(*checkpoint.Machine) {}, ""},
+		"good host":       {host, func(*checkpoint.Machine) {}, ""},
+		"image elsewhere": {image, func(m *checkpoint.Machine) { m.Fingerprint = machineB }, ""},
+		"unknown machine": {host, func(m *checkpoint.Machine) { *m = checkpoint.Machine{} }, ""},
+		"host elsewhere":  {host, func(m *checkpoint.Machine) { m.Fingerprint = machineB }, "made from this machine's root; use an image"},
+		"architecture":    {image, func(m *checkpoint.Machine) { m.Arch = "arm64" }, "amd64"},
+		"processor":       {image, func(m *checkpoint.Machine) { m.CPU = []string{"sse2"} }, "avx"},
+		"runtime":         {image, func(m *checkpoint.Machine) { m.HasRuntime = func(string, id.Runtime) bool { return false } }, "runtime r1"},
+		"base":            {image, func(m *checkpoint.Machine) { m.HasBase = func(checkpoint.Base) bool { return false } }, "import"},
+		"root changed":    {host, func(m *checkpoint.Machine) { m.HasBase = func(checkpoint.Base) bool { return false } }, "root"},
+		"open file changed": {host, func(m *checkpoint.Machine) {
+			m.Stat = func(string) (int64, int64, error) { return 10, 21, nil }
+		}, "/usr/bin/p was open"},
+		"open file gone": {host, func(m *checkpoint.Machine) {
+			m.Stat = func(string) (int64, int64, error) { return 0, 0, fs.ErrNotExist }
+		}, "is gone"},
+	} {
+		m := good()
+		c.spoil(&m)
+		err := c.cp.Check(m)
+		if c.want == "" {
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		if !errs.Is(err, errs.FailedPrecondition) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v: %v", name, errs.CodeOf(err), err)
+		}
+	}
+	if err := os.Truncate(filepath.Join(image.Dir, "pages.img"), 5); err != nil {
+		t.Fatal(err)
+	}
+	if err := image.Check(good()); !errs.Is(err, errs.DataLoss) {
+		t.Errorf("a cut file: %v", err)
+	}
+	if err := os.Remove(filepath.Join(host.Dir, "sub/state")); err != nil {
+		t.Fatal(err)
+	}
+	if err := host.Check(good()); !errs.Is(err, errs.DataLoss) || !strings.Contains(err.Error(), "sub/state") {
+		t.Errorf("a missing file: %v", err)
+	}
+}
+
+func TestDamagedOnesStayUntilDeleted(t *testing.T) {
+	h := newHome(t)
+	s := open(t, h)
+	make1(t, s, "good", "x", checkpoint.Options{})
+	make1(t, s, "bad", "y", checkpoint.Options{})
+	make1(t, s, "newer", "z", checkpoint.Options{})
+	manifest := func(n string) string { return filepath.Join(h.Checkpoints(), n, "manifest.json") }
+	b, err := os.ReadFile(manifest("newer"))
+	if err := errors.Join(err, os.WriteFile(manifest("newer"), []byte(strings.Replace(string(b), `"format":1`, `"format":9`, 1)), 0o600),
+		os.Truncate(manifest("bad"), 100)); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, h)
+	if _, err := s.Get("bad"); !errs.Is(err, errs.DataLoss) {
+		t.Errorf("Get(bad) = %v", err)
+	}
+	if _, err := s.Get("newer"); !errs.Is(err, errs.Unsupported) {
+		t.Errorf("Get(newer) = %v", err)
+	}
+	if list := s.List(); len(list) != 1 || list[0].Name != "good" {
+		t.Errorf("List = %v", list)
+	}
+	if len(s.Damaged()) != 2 {
+		t.Errorf("Damaged = %v", s.Damaged())
+	}
+	if _, err := s.Begin("bad", checkpoint.Options{Replace: true}); !errs.Is(err, errs.DataLoss) && !errs.Is(err, errs.FailedPrecondition) {
+		t.Errorf("Begin(bad) = %v", err)
+	}
+	if err := s.Delete("bad"); err != nil {
+		t.Error(err)
+	}
+	make1(t, s, "bad", "again", checkpoint.Options{})
+}
+
+func TestThisMachine(t *testing.T) {
+	m, n := checkpoint.ThisMachine(), checkpoint.NeedsHere()
+	if m.Arch == "" || n.Arch != m.Arch || !slices.IsSorted(n.CPU) || n.Kernel == "" {
+		t.Errorf("%+v, %+v", m, n)
+	}
+	man := checkpoint.Manifest{Needs: n, Base: checkpoint.Base{Kind: checkpoint.EROFS}}
+	if err := man.Fits(m); err != nil {
+		t.Errorf("what is made here does not fit here: %v", err)
+	}
+}
+
+func TestRoom(t *testing.T) {
+	dir := t.TempDir()
+	if err := checkpoint.Room(dir, 1, 1); err != nil {
+		t.Errorf("two bytes: %v", err)
+	}
+	for _, minFree := range []uint64{0, 1, ^uint64(0)} {
+		err := checkpoint.Room(dir, ^uint64(0), minFree)
+		if !errs.Is(err, errs.InsufficientDisk) || errs.MetaOf(err)["missing_bytes"] == "" {
+			t.Errorf("all there is, minFree %d: %v", minFree, err)
+		}
+	}
+}
