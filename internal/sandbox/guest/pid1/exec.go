@@ -104,6 +104,7 @@ func (x *exec) watch(ctx context.Context) {
 func (x *exec) release() {
 	x.mu.Lock()
 	x.discard = true
+	x.attached = nil
 	x.out = [2]ring{{start: x.out[0].end, end: x.out[0].end, acked: x.out[0].end}, {start: x.out[1].end, end: x.out[1].end, acked: x.out[1].end}}
 	stdin := x.takeStdin()
 	x.changed()

@@ -39,6 +39,9 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+// ctxT shortens the literals of goroutines.
+type ctxT = context.Context
+
 // testOS is the machine as one test process sees it: its descendants are the
 // sandbox, and what belongs to the machine is only remembered.
 type testOS struct {
@@ -135,12 +138,17 @@ func newBox(t *testing.T) *box {
 	return b
 }
 
+// killAll kills what a test has left, also what appears meanwhile.
 func killAll(t *testing.T, o pid1.OS) {
-	all, err := o.Processes()
-	check(t, err)
-	for _, p := range all {
-		if p.State != 'Z' {
-			_ = syscall.Kill(p.PID, syscall.SIGKILL)
+	for alive := true; alive; {
+		alive = false
+		all, err := o.Processes()
+		check(t, err)
+		for _, p := range all {
+			if p.State != 'Z' {
+				alive = true
+				_ = syscall.Kill(p.PID, syscall.SIGKILL)
+			}
 		}
 	}
 }
