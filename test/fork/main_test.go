@@ -32,3 +32,7 @@ func create(t testing.TB, d *live.Daemon, name string, argv ...string) *client.S
 	}
 	return r.GetSandbox()
 }
+
+func createRequest(name string, argv ...string) *broodv1.CreateSandboxRequest {
+	return &broodv1.CreateSandboxRequest{Create: &daemonv1.CreateSandboxRequest{Name: name, Image: "host", Command: argv}}
+}

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"brood/client"
+	"brood/internal/base/life"
 	"brood/internal/config"
 	"brood/internal/edge/daemon"
 	"brood/internal/home"
@@ -268,4 +269,33 @@ func Eventually(t testing.TB, what string, ok func() bool) {
 			t.Fatalf("did not come to be: %s", what)
 		}
 	}
+}
+
+// KillDuring begins work, kills the daemon after a while, and waits for the
+// work to end, which it does because its daemon is gone.
+func (d *Daemon) KillDuring(after time.Duration, work func(*client.Client)) {
+	d.t.Helper()
+	g := life.NewGroup(context.Background())
+	c := d.Client
+	g.Go("work", func(context.Context) error { work(c); return nil })
+	wait := time.NewTimer(after)
+	defer wait.Stop()
+	<-wait.C
+	if err := d.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		d.t.Fatal(err)
+	}
+	<-d.done
+	_ = g.Wait()
+	c.Close()
+}
+
+// Sandboxes lists the sandbox processes of a home's runtime.
+func Sandboxes(dir string) []string {
+	var all []string
+	for _, p := range Census(dir) {
+		if strings.Contains(p, "runsc-sandbox") && strings.Contains(p, " boot ") {
+			all = append(all, p)
+		}
+	}
+	return all
 }
