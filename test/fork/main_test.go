@@ -11,7 +11,10 @@ import (
 	"brood/test/live"
 )
 
-func TestMain(m *testing.M) { live.Main(m) }
+func TestMain(m *testing.M) {
+	live.Drivers["older runtime"] = olderDriver
+	live.Main(m)
+}
 
 // within is a context for a test's calls.
 func within(t testing.TB) context.Context {

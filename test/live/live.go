@@ -299,3 +299,10 @@ func Sandboxes(dir string) []string {
 	}
 	return all
 }
+
+// Upgrade starts a daemon that was stopped as another one, from now on.
+func (d *Daemon) Upgrade(o Options) {
+	d.t.Helper()
+	d.opts = o
+	d.Run()
+}

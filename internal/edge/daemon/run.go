@@ -143,7 +143,10 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 	if err != nil {
 		return errors.Join(err, d.host.Close())
 	}
-	return errors.Join(d.host.DropUnused())
+	if err := errors.Join(d.host.DropUnused(), d.dropRuntimes()); err != nil {
+		return errors.Join(err, d.batches.Close(), d.host.Close())
+	}
+	return nil
 }
 
 // machine is what checkpoints are checked against here.
