@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"connectrpc.com/connect"
@@ -13,7 +14,11 @@ import (
 // daemon is going: what it did goes on and can be taken up again. What the
 // daemon itself said is final.
 func lost(err error) bool {
-	switch connect.CodeOf(err) {
+	var call *connect.Error
+	if !errors.As(err, &call) {
+		return false // ours, of no call
+	}
+	switch call.Code() {
 	case connect.CodeUnavailable, connect.CodeCanceled:
 		return true
 	case connect.CodeResourceExhausted, connect.CodeUnimplemented, connect.CodeUnauthenticated, connect.CodePermissionDenied:

@@ -22,9 +22,10 @@ type pump struct {
 	group  *life.Group
 	cancel context.CancelFunc
 
-	mu      sync.Mutex // guards reading, done
+	done chan struct{}
+
+	mu      sync.Mutex // guards reading
 	reading bool
-	done    chan struct{}
 }
 
 // pump starts sending; a nil reader sends nothing.
@@ -73,7 +74,7 @@ func (p *pump) send(ctx context.Context, e *Execution) error {
 	}
 	buf := make([]byte, stdinChunk)
 	for {
-		n, readErr := p.read(buf)
+		n, readErr := p.read(ctx, buf)
 		if ctx.Err() != nil {
 			return nil // the command has ended, or its caller has gone
 		}
@@ -93,16 +94,21 @@ func (p *pump) send(ctx context.Context, e *Execution) error {
 	}
 }
 
-func (p *pump) read(buf []byte) (int, error) {
-	p.mark(true)
-	defer p.mark(false)
-	return p.in.Read(buf)
-}
-
-func (p *pump) mark(reading bool) {
+// read reads unless the sending was stopped: stop either sees that a Read is
+// under way, or none begins any more.
+func (p *pump) read(ctx context.Context, buf []byte) (int, error) {
+	p.mu.Lock()
+	if ctx.Err() != nil {
+		p.mu.Unlock()
+		return 0, ctx.Err()
+	}
+	p.reading = true
+	p.mu.Unlock()
+	n, err := p.in.Read(buf)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.reading = reading
+	p.reading = false
+	return n, err
 }
 
 // writeStdin sends data, again when the connection is lost: the offset makes

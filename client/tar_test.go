@@ -1,0 +1,134 @@
+package client
+
+import (
+	"archive/tar"
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"brood/internal/base/errs"
+)
+
+type entry struct {
+	name, link string
+	kind       byte
+	data       string
+}
+
+func tarOf(t testing.TB, entries ...entry) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, e := range entries {
+		h := &tar.Header{Name: e.name, Linkname: e.link, Typeflag: e.kind, Size: int64(len(e.data)), Mode: 0o644, Format: tar.FormatPAX}
+		if e.kind == tar.TypeDir {
+			h.Mode = 0o755
+		}
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(e.data)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// hostile are streams that a sandbox might send to write where it should not.
+func hostile(t testing.TB) map[string][]byte {
+	dir, reg, sym, hard := byte(tar.TypeDir), byte(tar.TypeReg), byte(tar.TypeSymlink), byte(tar.TypeLink)
+	return map[string][]byte{
+		"parent":           tarOf(t, entry{name: "../x", kind: reg, data: "bad"}),
+		"absolute":         tarOf(t, entry{name: "/x", kind: reg, data: "bad"}),
+		"climb":            tarOf(t, entry{name: "d", kind: dir}, entry{name: "d/../../x", kind: reg, data: "bad"}),
+		"sibling":          tarOf(t, entry{name: "d", kind: dir}, entry{name: "x", kind: reg, data: "bad"}),
+		"through a link":   tarOf(t, entry{name: "d", kind: dir}, entry{name: "d/l", link: "../..", kind: sym}, entry{name: "d/l/x", kind: reg, data: "bad"}),
+		"absolute link":    tarOf(t, entry{name: "d", kind: dir}, entry{name: "d/l", link: "/tmp", kind: sym}, entry{name: "d/l/brood-x", kind: reg, data: "bad"}),
+		"top is a link":    tarOf(t, entry{name: "d", link: "..", kind: sym}, entry{name: "d/x", kind: reg, data: "bad"}),
+		"over a link":      tarOf(t, entry{name: "d", kind: dir}, entry{name: "d/l", link: "../../x", kind: sym}, entry{name: "d/l", kind: reg, data: "fine"}),
+		"hard link out":    tarOf(t, entry{name: "d", kind: dir}, entry{name: "d/h", link: "../x", kind: hard}),
+		"hard link beside": tarOf(t, entry{name: "d", kind: dir}, entry{name: "d/h", link: "x", kind: hard}),
+		"chmod by link":    tarOf(t, entry{name: "d", kind: dir}, entry{name: "d/l", link: "../../keep", kind: sym}, entry{name: "d/l", kind: dir}),
+		"device":           tarOf(t, entry{name: "d", kind: dir}, entry{name: "d/null", kind: tar.TypeChar}),
+		"empty":            tarOf(t),
+		"garbage":          []byte("not a tar at all"),
+		"deep top":         tarOf(t, entry{name: "a/b", kind: reg}),
+	}
+}
+
+// unpackInto runs readTar with a folder around its root, and fails when that
+// has anything new.
+func unpackInto(t *testing.T, stream []byte, name string) error {
+	t.Helper()
+	outer := t.TempDir()
+	if err := os.WriteFile(filepath.Join(outer, "keep"), []byte("kept"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	inner := filepath.Join(outer, "root")
+	if err := os.Mkdir(inner, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	root, err := os.OpenRoot(inner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	err = readTar(bytes.NewReader(stream), root, name)
+	around, _ := os.ReadDir(outer)
+	kept, _ := os.ReadFile(filepath.Join(outer, "keep"))
+	st, _ := os.Stat(filepath.Join(outer, "keep"))
+	if len(around) != 2 || string(kept) != "kept" || st.Mode() != 0o600 {
+		t.Fatalf("something outside was touched: %v, %q, %v", around, kept, st.Mode())
+	}
+	if _, err := os.Lstat("/tmp/brood-x"); err == nil {
+		t.Fatal("an absolute link was followed")
+	}
+	return err
+}
+
+func TestReadTarStaysInside(t *testing.T) {
+	for name, stream := range hostile(t) {
+		for _, as := range []string{"", "renamed", "."} {
+			err := unpackInto(t, stream, as)
+			if name != "over a link" && err == nil {
+				t.Errorf("%s as %q was taken", name, as)
+			}
+			if errs.CodeOf(err) == errs.OK && name != "over a link" {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
+
+func TestReadTarHardLinks(t *testing.T) {
+	stream := tarOf(t, entry{name: "d", kind: tar.TypeDir}, entry{name: "d/a", kind: tar.TypeReg, data: "same"}, entry{name: "d/b", link: "d/a", kind: tar.TypeLink})
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if err := readTar(bytes.NewReader(stream), root, "e"); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(filepath.Join(dir, "e/b")); err != nil || string(b) != "same" {
+		t.Errorf("%q, %v", b, err)
+	}
+}
+
+func FuzzReadTar(f *testing.F) {
+	for _, stream := range hostile(f) {
+		f.Add(stream, "")
+		f.Add(stream, ".")
+	}
+	f.Fuzz(func(t *testing.T, stream []byte, name string) {
+		if name != "" && name != "." {
+			name = "renamed"
+		}
+		_ = unpackInto(t, stream, name) // what counts is that nothing outside is touched
+	})
+}
