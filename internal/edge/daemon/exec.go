@@ -28,7 +28,7 @@ func (s *execService) Exec(ctx context.Context, req *connect.Request[broodv1.Exe
 		return err
 	}
 	x := id.NewExec()
-	ctx, cancel := s.d.streaming(ctx)
+	ctx, cancel := s.d.using(ctx, req.Msg.GetSandbox())
 	defer cancel()
 	a, err := g.Exec(ctx, proto.ExecArgs{
 		ID: string(x), Command: command, Stdin: m.GetStdin(), TTY: m.GetTty(), Cols: uint16(m.GetCols()), Rows: uint16(m.GetRows()),
@@ -90,7 +90,7 @@ func (s *execService) AttachExec(ctx context.Context, req *connect.Request[brood
 	if err != nil {
 		return err
 	}
-	ctx, cancel := s.d.streaming(ctx)
+	ctx, cancel := s.d.using(ctx, req.Msg.GetSandbox())
 	defer cancel()
 	a, err := g.Attach(ctx, proto.AttachArgs{ID: string(x), Stdout: req.Msg.GetStdoutOffset(), Stderr: req.Msg.GetStderrOffset()})
 	if err != nil {

@@ -28,7 +28,11 @@ func (s *fileService) BeginPut(_ context.Context, req *connect.Request[broodv1.B
 		return nil, err
 	}
 	a := proto.PutArgs{Dir: p, KeepOwner: req.Msg.GetKeepOwner()}
-	putID, err := s.d.puts.begin(s.d.streams, func(ctx context.Context, r io.Reader) (proto.CopyResult, error) { return g.Put(ctx, a, r) })
+	putID, err := s.d.puts.begin(s.d.streams, func(ctx context.Context, r io.Reader) (proto.CopyResult, error) {
+		ctx, cancel := s.d.using(ctx, req.Msg.GetSandbox())
+		defer cancel()
+		return g.Put(ctx, a, r)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +74,7 @@ func (s *fileService) GetFiles(ctx context.Context, req *connect.Request[broodv1
 	if name == "/" {
 		name = "."
 	}
-	ctx, cancel := s.d.streaming(ctx)
+	ctx, cancel := s.d.using(ctx, req.Msg.GetSandbox())
 	defer cancel()
 	_, err = g.Get(ctx, proto.GetArgs{Path: p, Name: name, NoFollow: !req.Msg.GetFollow()}, pieces{stream})
 	return err

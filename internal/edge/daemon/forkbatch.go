@@ -42,6 +42,17 @@ func (d *Daemon) records(ctx context.Context, b exec.Batch, after uint64, send f
 	return nil
 }
 
+// using is streaming for a call that uses a sandbox as long as it goes on.
+func (d *Daemon) using(ctx context.Context, ref string) (context.Context, context.CancelFunc) {
+	ctx, cancel := d.streaming(ctx)
+	name, err := nameOf("sandbox", ref)
+	if err != nil {
+		return ctx, cancel
+	}
+	release := d.host.Attend(name)
+	return ctx, func() { cancel(); release() }
+}
+
 // streaming ends a call's context also when the daemon is told to stop: a
 // stream without end must not hold it.
 func (d *Daemon) streaming(ctx context.Context) (context.Context, context.CancelFunc) {

@@ -43,7 +43,7 @@ func (s *logService) GetLogs(ctx context.Context, req *connect.Request[broodv1.G
 		}
 	}
 	out := &logSender{req: req.Msg, send: stream.Send}
-	ctx, cancel := s.d.streaming(ctx)
+	ctx, cancel := s.d.using(ctx, req.Msg.GetSandbox())
 	defer cancel()
 	for {
 		over := !req.Msg.GetFollow() || s.ended(name)

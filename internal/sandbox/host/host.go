@@ -64,6 +64,7 @@ type entry struct {
 	rec   record
 	guest *guest.Client // nil when it does not answer
 	used  time.Time     // last use by a caller, for the idle timeout
+	users int           // uses that go on: streams of execs, copies, logs
 	stop  context.CancelFunc
 	gone  bool // removed: an operation that waited for busy finds it so
 }
@@ -164,6 +165,23 @@ func (h *Host) Guest(name id.Name) (*guest.Client, Sandbox, error) {
 		return nil, sb, errs.New(errs.FailedPrecondition, "sandbox %s is %s, not running%s", name, sb.State, because(sb.Reason))
 	}
 	return e.guest, sb, nil
+}
+
+// Attend says that somebody uses a sandbox until release is called: it is not
+// idle meanwhile, however long that takes.
+func (h *Host) Attend(name id.Name) (release func()) {
+	e, err := h.entry(name)
+	if err != nil {
+		return func() {}
+	}
+	change := func(n int) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.users += n
+		e.used = time.Now()
+	}
+	change(1)
+	return func() { change(-1) }
 }
 
 // Logs returns the two segment files of a sandbox's output.

@@ -120,11 +120,11 @@ func (h *Host) due(now time.Time) []id.Name {
 	var all []id.Name
 	for _, e := range entries {
 		e.mu.Lock()
-		sb, used := e.rec.Sandbox, e.used
+		sb, used, users := e.rec.Sandbox, e.used, e.users
 		e.mu.Unlock()
 		settled := sb.State != sandbox.Provisioning && sb.State != sandbox.Deleting
 		over := !sb.ExpiresAt.IsZero() && now.After(sb.ExpiresAt) ||
-			sb.IdleTimeout > 0 && now.Sub(used) > sb.IdleTimeout ||
+			sb.IdleTimeout > 0 && users == 0 && now.Sub(used) > sb.IdleTimeout ||
 			sb.Owner != nil && !alive(*sb.Owner)
 		if settled && over {
 			all = append(all, sb.Name)

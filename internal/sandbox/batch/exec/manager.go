@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -81,6 +82,9 @@ func (m *Manager) Start(ctx context.Context, req batch.Request, key string) (Bat
 		return Batch{}, errs.New(errs.InvalidArgument, "a batch key of %d bytes: use at most 256", len(key))
 	}
 	bk, known, err := m.claim(key)
+	if err == nil && known && !reflect.DeepEqual(bk.rec.Request, req) {
+		err = errs.New(errs.InvalidArgument, "key %.80q belongs to batch %s, which is another request: use a key of its own for each", key, bk.rec.ID)
+	}
 	if err != nil || known {
 		return Batch{bk}, err
 	}
