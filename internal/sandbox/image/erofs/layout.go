@@ -60,7 +60,9 @@ func (l *layout) walk(n, parent *Node) error {
 		return errors.New("too many files")
 	}
 	if n.Type == Dir {
-		n.prepareDir()
+		if err := n.prepareDir(); err != nil {
+			return err
+		}
 	}
 	if n.Type == Symlink {
 		n.size = int64(len(n.target))
@@ -93,9 +95,9 @@ func (l *layout) walk(n, parent *Node) error {
 	return nil
 }
 
-// prepareDir sorts the names, counts the links and knows the size: none of
-// them depends on where inodes lie.
-func (n *Node) prepareDir() {
+// prepareDir sorts the names, counts the links and cuts the entries into
+// blocks: none of them depends on where inodes lie.
+func (n *Node) prepareDir() error {
 	n.sorted = append(n.Names(), ".", "..")
 	slices.Sort(n.sorted) // readers search by bytes, and '-' sorts before '.'
 	n.links++             // its own "."
@@ -104,38 +106,58 @@ func (n *Node) prepareDir() {
 			n.links++
 		}
 	}
-	n.size = 0
-	for rest := n.sorted; len(rest) > 0; {
-		count, used := fit(rest)
-		rest = rest[count:]
-		if len(rest) > 0 {
-			used = BlockSize
-		}
-		n.size += int64(used)
+	var last int
+	n.cuts, last = cutNames(n.sorted)
+	if n.cuts == nil {
+		return fmt.Errorf("%d files with names so long that gVisor could not list them: shorten the names or split the folder", len(n.children))
 	}
+	n.size = int64(len(n.cuts)-1)*BlockSize + int64(last)
+	return nil
 }
 
-// fit says how many entries of names go into one block and the bytes they
-// take.
-func fit(names []string) (count, used int) {
-	for _, name := range names {
-		if used+direntSize+len(name) > BlockSize {
-			break
+// cutNames cuts sorted names into blocks and returns how many go into each,
+// and the bytes that the last block takes; nil when it cannot be done.
+//
+// gVisor takes all that follows the last name of a full block, padding
+// included, for that name, and refuses more than 255 bytes. So a block that
+// is not the last must be filled up to that, which not every choice does.
+func cutNames(names []string) (cuts []int, last int) {
+	// next[i] is how many names the block that begins with name i takes, 0
+	// when there is no way to go on from there.
+	next := make([]int, len(names)+1)
+	for i := len(names) - 1; i >= 0; i-- {
+		used := 0
+		for k := i; k < len(names); k++ {
+			used += direntSize + len(names[k])
+			if used > BlockSize {
+				break
+			}
+			whole := k == len(names)-1
+			if whole || BlockSize-used+len(names[k]) <= MaxName && next[k+1] > 0 {
+				next[i] = k - i + 1
+			}
 		}
-		used += direntSize + len(name)
-		count++
 	}
-	return count, used
+	for i := 0; i < len(names); i += next[i] {
+		if next[i] == 0 {
+			return nil, 0
+		}
+		cuts = append(cuts, next[i])
+	}
+	for _, name := range names[len(names)-cuts[len(cuts)-1]:] {
+		last += direntSize + len(name)
+	}
+	return cuts, last
 }
 
 // entries returns a directory's data.
 func (l *layout) entries(n *Node) []byte {
-	data := make([]byte, 0, n.size)
-	for rest := n.sorted; len(rest) > 0; {
-		count, used := fit(rest)
-		block := make([]byte, used)
+	data := make([]byte, n.size)
+	names := n.sorted
+	for b, count := range n.cuts {
+		block := data[b*BlockSize:]
 		at := count * direntSize
-		for i, name := range rest[:count] {
+		for i, name := range names[:count] {
 			target := n.children[name]
 			switch name {
 			case ".":
@@ -149,11 +171,7 @@ func (l *layout) entries(n *Node) []byte {
 			entry[10] = target.direntType()
 			at += copy(block[at:], name)
 		}
-		rest = rest[count:]
-		data = append(data, block...)
-		if len(rest) > 0 {
-			data = append(data, make([]byte, BlockSize-used)...)
-		}
+		names = names[count:]
 	}
 	return data
 }

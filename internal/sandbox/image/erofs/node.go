@@ -42,6 +42,7 @@ type Node struct {
 	children map[string]*Node
 
 	sorted []string // names of children, "." and ".." included, set by the layout
+	cuts   []int    // how many of them are in each block
 	links  uint32
 	ino    uint32
 	offset int64 // of the inode, from the start of the inodes

@@ -55,7 +55,7 @@ func sample(t testing.TB, out erofs.Output) map[string]string {
 	contents["link"] = "linked"
 	wide := add(root, "wide", erofs.NewDir(0o1777))
 	for i := range 3000 {
-		file(wide, "wide/", fmt.Sprintf("entry-%04d-%s", i, strings.Repeat("n", i%200)), fmt.Sprint(i), 0o644)
+		file(wide, "wide/", fmt.Sprintf("entry-%04d-%s", i, strings.Repeat("n", i%108)), fmt.Sprint(i), 0o644)
 	}
 	add(root, "empty", erofs.NewDir(0o700))
 	deep, path := root, ""
