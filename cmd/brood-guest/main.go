@@ -14,6 +14,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/signal"
 	"runtime"
@@ -79,7 +80,7 @@ func serve() error {
 	}
 	s, err := pid1.New(pid1.Config{
 		Channel: pid1.Channel(channelFD), Magic: magic, Logs: files,
-		OS: pid1.System{}, Root: "/", ReapAll: true,
+		OS: pid1.System{}, Root: "/", ReapAll: true, Exit: func() { os.Exit(0) },
 	})
 	if err != nil {
 		return err
@@ -92,8 +93,12 @@ func inherited() (files [2]logs.File, err error) {
 	if err := unix.SetNonblock(channelFD, false); err != nil {
 		return files, fmt.Errorf("channel on descriptor %d: %w", channelFD, err)
 	}
-	for fd := channelFD; fd < logFD+len(files); fd++ {
-		unix.CloseOnExec(fd)
+	// Everything above, also what somebody forgot to close; an old kernel
+	// does not know the call, and has only what is ours.
+	if unix.CloseRange(channelFD, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) != nil {
+		for fd := channelFD; fd < logFD+len(files); fd++ {
+			unix.CloseOnExec(fd)
+		}
 	}
 	for i := range files {
 		f := os.NewFile(uintptr(logFD+i), fmt.Sprintf("log%d", i))

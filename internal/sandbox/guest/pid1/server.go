@@ -34,6 +34,10 @@ type Config struct {
 	OS      OS
 	Root    string // where the sandbox's files are: "/" but in tests
 	ReapAll bool   // true for PID 1
+	// Exit, unless nil, ends the process once a stop request is through.
+	// PID 1 needs it: its reads cannot be interrupted, so that Serve would
+	// wait for the host's next word.
+	Exit func()
 }
 
 // Server is the state of one sandbox.
@@ -98,6 +102,9 @@ func (s *Server) Serve(ctx context.Context) error {
 	s.group.Go("sessions", s.sessions)
 	select {
 	case <-s.stopped:
+		if s.cfg.Exit != nil {
+			s.cfg.Exit()
+		}
 	case <-s.group.Context().Done():
 	}
 	return s.group.Stop()
