@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"testing"
 )
 
@@ -21,7 +22,7 @@ import (
 var oneSeed = flag.Int64("sim.seed", -1, "play this one seed of the simulation and tell all")
 
 const (
-	defaultSeeds = 3000
+	defaultSeeds = 2000
 	chunks       = 8
 	seedFolder   = "testdata/seeds"
 )
@@ -43,46 +44,51 @@ func TestSim(t *testing.T) {
 		}
 	}
 	n := seedCount(t)
+	var all tally
+	t.Cleanup(func() { all.check(t, n) })
 	for c := range chunks {
 		t.Run(fmt.Sprintf("part %d", c), func(t *testing.T) {
 			t.Parallel()
-			var sum tally
 			for seed := c; seed < n; seed += chunks {
 				w := newWorld(uint64(seed))
 				if err := w.play(); err != nil {
 					keepSeed(t, uint64(seed))
 					t.Fatalf("seed %d: %v\nplay it alone: go test ./internal/sandbox/batch -run Sim -sim.seed=%d -v", seed, err, seed)
 				}
-				sum.add(w)
+				all.add(w)
 			}
-			sum.check(t, n)
 		})
 	}
 }
 
 // tally counts what the stories were about, so that a world in which nothing
 // ever happens is noticed.
-type tally map[string]int
+type tally struct {
+	mu  sync.Mutex
+	met map[string]int
+}
 
 func (s *tally) add(w *world) {
-	if *s == nil {
-		*s = tally{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.met == nil {
+		s.met = map[string]int{}
 	}
 	for what, n := range w.check.met {
-		(*s)[what] += n
+		s.met[what] += n
 	}
 }
 
 func (s *tally) check(t *testing.T, seeds int) {
-	t.Logf("%v", *s)
-	if seeds < 1000 {
+	t.Logf("%v", s.met)
+	if seeds < 2000 || t.Failed() {
 		return
 	}
 	for _, what := range []string{
 		"ready", "own", "no_host", "no_capacity", "host_failed", "sync_failed", "fork_failed", "attempt>1", "synced", "restart", "restart lost a step",
 		"cancel", "stale removed", "silent", "crash", "partial grant", "refused", "split", "temp deleted", "done", "interrupted twice",
 	} {
-		if (*s)[what] == 0 {
+		if s.met[what] == 0 {
 			t.Errorf("no story met %q", what)
 		}
 	}

@@ -178,7 +178,9 @@ func (m *simMachine) start(e batch.StartFork) {
 	}
 	s := &simSandbox{token: e.ID, index: e.Index, name: e.Name, state: "starting"}
 	m.sandboxes[e.ID] = s
-	m.tell(w.upTo(20*time.Millisecond), batch.ForkStarted{Token: e.ID, Index: e.Index, Machine: m.name})
+	if w.chance(60) { // nothing depends on this message
+		m.tell(w.upTo(20*time.Millisecond), batch.ForkStarted{Token: e.ID, Index: e.Index, Machine: m.name})
+	}
 	takes := w.upTo(300 * time.Millisecond)
 	if w.chance(3) {
 		takes = w.upTo(30 * time.Second)

@@ -33,7 +33,8 @@ type world struct {
 	restarts  int           // daemon deaths that may still come
 	cancelAt  time.Duration // 0: never
 	beating   bool
-	plague    id.Name // forks of this name kill the daemon while they start
+	latency   time.Duration // of what goes to machines, at most
+	plague    id.Name       // forks of this name kill the daemon while they start
 	restarted bool
 
 	tell bool
@@ -69,6 +70,10 @@ func newWorld(seed uint64) *world {
 	w.makeSources()
 	w.makeMachines()
 	w.makeRequest()
+	w.latency = 30 * time.Millisecond
+	if w.chance(25) {
+		w.latency = 3 * time.Second
+	}
 	if w.chance(50) {
 		w.faults = 1 + w.r.IntN(4)
 	}
@@ -97,7 +102,7 @@ func (w *world) makeSources() {
 		if w.chance(20) {
 			s.Needs.Driver = "qemu"
 		}
-		if w.chance(5) {
+		if w.chance(3) {
 			s.Needs.Only = "m1"
 		}
 		w.sources = append(w.sources, s)
@@ -105,9 +110,9 @@ func (w *world) makeSources() {
 }
 
 func (w *world) makeMachines() {
-	for i := range 1 + w.r.IntN(6) {
+	for i := range 1 + w.r.IntN(6) + w.r.IntN(2) {
 		size := 1 + w.r.IntN(4)
-		m := &simMachine{w: w, name: id.Machine(fmt.Sprintf("m%d", i)), online: true, provides: w.chance(90), cores: 2 * size, memory: uint64(8192 * size),
+		m := &simMachine{w: w, name: id.Machine(fmt.Sprintf("m%d", i)), online: true, provides: w.chance(94), cores: 2 * size, memory: uint64(16384 * size),
 			drivers: []string{"gvisor"}, holds: map[digest.Digest]bool{}}
 		if i == 0 {
 			m.name = id.Local
@@ -115,12 +120,15 @@ func (w *world) makeMachines() {
 		if w.chance(60) {
 			m.drivers = append(m.drivers, "qemu")
 		}
-		if w.chance(50) {
-			m.limit = w.r.IntN(20)
+		if w.chance(40) {
+			m.limit = 1 + w.r.IntN(24)
 		}
-		m.othersMemory = uint64(w.r.IntN(int(m.memory)))
+		m.othersMemory = uint64(w.r.IntN(int(m.memory / 2)))
 		m.othersCount = w.r.IntN(4)
-		if w.chance(5) {
+		if w.chance(15) {
+			m.othersMemory = m.memory - uint64(w.r.IntN(2000))
+		}
+		if w.chance(4) {
 			m.online = false
 		}
 		m.clear()
@@ -431,7 +439,7 @@ func (w *world) forgetMail() {
 
 // perform carries an effect to where it happens.
 func (w *world) perform(e batch.Effect) {
-	soon := w.upTo(30 * time.Millisecond)
+	soon := w.upTo(w.latency)
 	switch e := e.(type) {
 	case batch.AskMachines:
 		if w.chance(3) {
@@ -455,6 +463,9 @@ func (w *world) perform(e batch.Effect) {
 		w.at(e.Machine, soon, func(m *simMachine) { m.copies[e.Copy] = "stopped" })
 	case batch.StartFork:
 		w.at(e.Machine, soon, func(m *simMachine) { m.start(e) })
+		if w.faults > 0 && w.chance(2) { // the line breaks with the order on it
+			w.machine(e.Machine).fallSilent()
+		}
 	case batch.RemoveFork:
 		w.at(e.Machine, soon, func(m *simMachine) { m.remove(e) })
 	}

@@ -151,6 +151,9 @@ func (b *Batch) becomeReady(p *part, index int, forkMS uint64, space string) {
 func (b *Batch) onFailed(e ForkFailed) {
 	f := b.current(e.Token, e.Index)
 	if f == nil || f.state != starting {
+		if e.Cause == Host && (f == nil || f.state != ready) {
+			b.remove(e.Token, e.Index, e.Machine, "stale answer") // who knows what is there
+		}
 		return
 	}
 	p := f.part
