@@ -222,7 +222,7 @@ func TestRefusals(t *testing.T) {
 
 func TestDestroyLeavesNothing(t *testing.T) {
 	w := newWorld(t)
-	files, family := w.files(), len(familyOf(w.info.HolderPID))
+	files, family := w.files(), w.helpers()
 	for name, root := range map[string]launch.Root{"host": w.skeleton(), "image": w.image()} {
 		w.create(w.container(name+"-created", root))
 		src := w.run(w.container(name+"-runs", root))
@@ -238,11 +238,11 @@ func TestDestroyLeavesNothing(t *testing.T) {
 	if now := w.files(); now != files {
 		t.Errorf("files before:\n%s\nafter:\n%s", files, now)
 	}
-	if now := familyOf(w.info.HolderPID); len(now) != family {
-		for _, pid := range now {
+	if now := w.helpers(); now != family {
+		for _, pid := range familyOf(w.info.HolderPID) {
 			t.Log(pid, statFields(pid)[0], cmdline(pid))
 		}
-		t.Errorf("%d processes before, %d after", family, len(now))
+		t.Errorf("%d processes before, %d after", family, now)
 	}
 	if m := w.mounts(); strings.Contains(m, "skeleton") {
 		t.Errorf("mounts are left: %s", m)

@@ -101,7 +101,11 @@ func (l *Launcher) create(p *launch.Create, files []*os.File) (*os.File, error) 
 }
 
 func (l *Launcher) createIn(b *box, p *launch.Create, files []*os.File) (ours *os.File, err error) {
-	root, err := l.roots.use(p.ID, p.Root)
+	var imageFile *os.File
+	if p.Root.EROFS != "" {
+		imageFile, files = files[0], files[1:]
+	}
+	root, err := l.roots.use(p.ID, p.Root, imageFile)
 	if err != nil {
 		return nil, err
 	}
@@ -209,17 +213,18 @@ func (l *Launcher) start(id string) error {
 	})
 }
 
-func (l *Launcher) restore(id, dir string) error {
+func (l *Launcher) restore(id, name string, dir *os.File) error {
 	return l.startBox(id, func(b *box) error {
-		if err := b.c.Restore(b.conf, dir, false, false); err != nil {
-			return fmt.Errorf("container %s: restore from %s: %w", id, dir, err)
+		if err := b.c.Restore(b.conf, throughFD(dir), false, false); err != nil {
+			return fmt.Errorf("container %s: restore from %s: %w", id, name, err)
 		}
 		return nil
 	})
 }
 
 // checkpoint saves a running container; it goes on.
-func (l *Launcher) checkpoint(id, dir string) error {
+func (l *Launcher) checkpoint(id, name string, file *os.File) error {
+	dir := throughFD(file)
 	b, err := l.find(id)
 	if err != nil {
 		return err
@@ -231,10 +236,10 @@ func (l *Launcher) checkpoint(id, dir string) error {
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return errs.New(errs.FailedPrecondition, "checkpoint directory: %w", err)
+		return errs.New(errs.FailedPrecondition, "checkpoint directory %s: %w", name, err)
 	}
 	if len(entries) > 0 {
-		return errs.New(errs.FailedPrecondition, "checkpoint directory %s is not empty", dir)
+		return errs.New(errs.FailedPrecondition, "checkpoint directory %s is not empty", name)
 	}
 	err = b.c.Checkpoint(b.conf, dir, sandbox.CheckpointOpts{Compression: statefile.CompressionLevelNone, Resume: true})
 	if err == nil {
@@ -246,6 +251,9 @@ func (l *Launcher) checkpoint(id, dir string) error {
 	}
 	return nil
 }
+
+// throughFD is a path to an open file or directory.
+func throughFD(f *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", f.Fd()) }
 
 // require reports whether the container is in the state for what is asked.
 // The box is locked.

@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -53,21 +54,34 @@ func alive(pid int) bool {
 	return i > 0 && i+2 < len(b) && b[i+2] != 'Z' && b[i+2] != 'X'
 }
 
-// kill ends pid if it is the process meant. The descriptor pins it, so that
-// what is checked is what is killed.
-func kill(pid int, is identity) bool {
+// kill ends pid if it is the process meant, without waiting.
+func kill(pid int, is identity) {
+	if fd := pinAndKill(pid, is); fd >= 0 {
+		_ = unix.Close(fd)
+	}
+}
+
+// pinAndKill ends pid if it is the process meant and returns a descriptor of
+// it, or -1. The descriptor pins the process, so that what is checked is what
+// is killed. A process without a command line is on its way out already, and
+// is taken for the one meant: it is only waited for.
+func pinAndKill(pid int, is identity) int {
 	if pid <= 1 {
-		return false
+		return -1
 	}
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
-		return false
+		return -1
 	}
-	defer func() { _ = unix.Close(fd) }()
-	if !is(commandLine(pid)) {
-		return false
+	argv := commandLine(pid)
+	if len(argv) > 0 && !is(argv) {
+		_ = unix.Close(fd)
+		return -1
 	}
-	return unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) == nil
+	if len(argv) > 0 {
+		_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+	}
+	return fd
 }
 
 // killWait bounds how long a killed process may take to be gone. A sandbox
@@ -78,20 +92,23 @@ const killWait = 30 * time.Second
 // ended. It reports whether gVisor may still take the number for its own: it
 // is our child's until we reap it.
 func killAndWait(pid int, is identity) bool {
-	if !kill(pid, is) {
+	fd := pinAndKill(pid, is)
+	if fd < 0 {
 		return isOurChild(pid)
 	}
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		return false
-	}
 	defer func() { _ = unix.Close(fd) }()
-	_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(killWait.Milliseconds()))
+	deadline := time.Now().Add(killWait)
+	for time.Now().Before(deadline) {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 1000)
+		if n > 0 || (err != nil && !errors.Is(err, unix.EINTR)) {
+			break
+		}
+	}
 	if isOurChild(pid) {
 		return true
 	}
-	// The holder reaps it in a moment.
-	for deadline := time.Now().Add(killWait); unix.Kill(pid, 0) == nil && time.Now().Before(deadline); {
+	// Somebody else reaps it in a moment: the holder, or who waits for its end.
+	for unix.PidfdSendSignal(fd, 0, nil, 0) == nil && time.Now().Before(deadline) {
 		time.Sleep(200 * time.Microsecond)
 	}
 	return false

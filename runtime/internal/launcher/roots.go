@@ -29,8 +29,10 @@ type roots struct {
 }
 
 type image struct {
-	source string
-	users  map[string]bool // container ids
+	// file is what the link of that name leads to; nil when an earlier
+	// launcher had it.
+	file  *os.File
+	users map[string]bool // container ids
 }
 
 type skeleton struct {
@@ -48,35 +50,44 @@ const (
 )
 
 // use prepares the root for container id; release undoes it.
-func (r *roots) use(id string, root launch.Root) (mountedRoot, error) {
+func (r *roots) use(id string, root launch.Root, file *os.File) (mountedRoot, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if root.EROFS != "" {
-		return r.useImage(id, root.EROFS)
+		return r.useImage(id, root.EROFS, file)
 	}
 	return r.useSkeleton(id, root.Host)
 }
 
 // useImage gives the image a path that does not depend on where it is: a
-// checkpoint holds the path and restores on no other.
-func (r *roots) useImage(id, source string) (mountedRoot, error) {
-	if st, err := os.Stat(source); err != nil {
+// checkpoint holds the path and restores on no other. The path is a link to a
+// descriptor that stays open while the image is in use.
+func (r *roots) useImage(id, source string, file *os.File) (mountedRoot, error) {
+	info, err := file.Stat()
+	if err != nil {
 		return mountedRoot{}, errs.New(errs.FailedPrecondition, "image: %w", err)
-	} else if !st.Mode().IsRegular() {
+	}
+	if !info.Mode().IsRegular() {
 		return mountedRoot{}, errs.New(errs.FailedPrecondition, "image %s is no regular file", source)
 	}
 	base := filepath.Base(source)
 	link := filepath.Join(stateRoot, imagesName, base)
 	img := r.images[base]
 	if img == nil {
-		img = &image{source: source, users: map[string]bool{}}
-		if err := replaceLink(source, link); err != nil {
+		img = &image{users: map[string]bool{}}
+	}
+	if img.file == nil {
+		if img.file, err = duplicate(file); err != nil {
 			return mountedRoot{}, err
 		}
-		r.images[base] = img
-	} else if img.source != source {
-		return mountedRoot{}, errs.New(errs.FailedPrecondition, "image %s: %s of the same name is in use; images need names of their own, like their digests", source, img.source)
+		if err := replaceLink(throughFD(img.file), link); err != nil {
+			_ = img.file.Close()
+			return mountedRoot{}, err
+		}
+	} else if have, err := img.file.Stat(); err != nil || !os.SameFile(info, have) {
+		return mountedRoot{}, errs.New(errs.FailedPrecondition, "image %s: another file of that name is in use; images need names of their own, like their digests", source)
 	}
+	r.images[base] = img
 	img.users[id] = true
 	return mountedRoot{
 		path: filepath.Join(stateRoot, emptyName),
@@ -86,6 +97,14 @@ func (r *roots) useImage(id, source string) (mountedRoot, error) {
 			boot.RootfsPrefix + "overlay": "memory",
 		},
 	}, nil
+}
+
+func duplicate(f *os.File) (*os.File, error) {
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("keep image open: %w", err)
+	}
+	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
 func replaceLink(target, link string) error {
@@ -128,11 +147,7 @@ func (r *roots) adopt(id, path, imageLink string) {
 		base := filepath.Base(imageLink)
 		img := r.images[base]
 		if img == nil {
-			source, err := os.Readlink(imageLink)
-			if err != nil {
-				return
-			}
-			img = &image{source: source, users: map[string]bool{}}
+			img = &image{users: map[string]bool{}}
 			r.images[base] = img
 		}
 		img.users[id] = true
@@ -152,6 +167,7 @@ func (r *roots) release(id string) {
 	defer r.mu.Unlock()
 	for base, img := range r.images {
 		if delete(img.users, id); len(img.users) == 0 {
+			_ = img.file.Close()
 			_ = os.Remove(filepath.Join(stateRoot, imagesName, base))
 			delete(r.images, base)
 		}

@@ -112,9 +112,9 @@ func (l *Launcher) answer(ctx context.Context, req *launch.Request, files []*os.
 		case launch.OpStart:
 			err = l.start(req.ID)
 		case launch.OpRestore:
-			err = l.restore(req.ID, req.Dir)
+			err = l.restore(req.ID, req.Dir, files[0])
 		case launch.OpCheckpoint:
-			err = l.checkpoint(req.ID, req.Dir)
+			err = l.checkpoint(req.ID, req.Dir, files[0])
 		case launch.OpDestroy:
 			err = l.destroy(req.ID)
 		case launch.OpList:

@@ -70,7 +70,16 @@ func (c *Client) Info(ctx context.Context) (Info, error) {
 // Create makes a container in state created and returns the host's end of its
 // channel, a stream socket whose other end is the guest's descriptor 3.
 func (c *Client) Create(ctx context.Context, p Create) (*os.File, error) {
-	_, files, err := c.ask(ctx, &Request{Op: OpCreate, Create: &p}, p.Files, false)
+	send := p.Files
+	if p.Root.EROFS != "" {
+		image, err := os.Open(p.Root.EROFS)
+		if err != nil {
+			return nil, errs.New(errs.FailedPrecondition, "image: %w", err)
+		}
+		defer func() { _ = image.Close() }()
+		send = append([]*os.File{image}, p.Files...)
+	}
+	_, files, err := c.ask(ctx, &Request{Op: OpCreate, Create: &p}, send, false)
 	if err != nil {
 		return nil, err
 	}
@@ -86,14 +95,22 @@ func (c *Client) Start(ctx context.Context, id string) error {
 // Restore lets a created container go on from a checkpoint. When it fails the
 // container can only be destroyed.
 func (c *Client) Restore(ctx context.Context, p Restore) error {
-	_, _, err := c.ask(ctx, &Request{Op: OpRestore, ID: p.ID, Dir: p.ImageDir}, nil, false)
-	return err
+	return c.askWithDir(ctx, &Request{Op: OpRestore, ID: p.ID, Dir: p.ImageDir})
 }
 
 // Checkpoint saves a running container into an existing empty directory; the
 // container goes on. When it fails the directory is empty again.
 func (c *Client) Checkpoint(ctx context.Context, p Checkpoint) error {
-	_, _, err := c.ask(ctx, &Request{Op: OpCheckpoint, ID: p.ID, Dir: p.Dir}, nil, false)
+	return c.askWithDir(ctx, &Request{Op: OpCheckpoint, ID: p.ID, Dir: p.Dir})
+}
+
+func (c *Client) askWithDir(ctx context.Context, req *Request) error {
+	dir, err := os.OpenFile(req.Dir, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return errs.New(errs.FailedPrecondition, "%s: %w", req.Op, err)
+	}
+	defer func() { _ = dir.Close() }()
+	_, _, err = c.ask(ctx, req, []*os.File{dir}, false)
 	return err
 }
 

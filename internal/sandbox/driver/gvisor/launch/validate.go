@@ -36,8 +36,11 @@ func ValidateID(id string) error {
 // Validate checks a request with files descriptors attached to it. Both sides
 // call it: the client to fail early, the launcher because it must.
 func (r *Request) Validate(files int) error {
-	if r.Op != OpCreate && (r.Create != nil || files != 0) {
-		return errs.New(errs.InvalidArgument, "request %q takes neither a container nor files", r.Op)
+	if r.Op != OpCreate && r.Create != nil {
+		return errs.New(errs.InvalidArgument, "request %q takes no container", r.Op)
+	}
+	if want := r.ownFiles(); files < want || (files > want && r.Op != OpCreate) {
+		return errs.New(errs.InvalidArgument, "request %q comes with %d files, want %d", r.Op, files, want)
 	}
 	switch r.Op {
 	case OpInfo, OpList, OpStop:
@@ -53,10 +56,23 @@ func (r *Request) Validate(files int) error {
 		if r.Create == nil {
 			return errs.New(errs.InvalidArgument, "create: no container given")
 		}
-		return r.Create.validate(files)
+		return r.Create.validate(files - r.ownFiles())
 	default:
 		return errs.New(errs.Unsupported, "request %.40q is not known to protocol %d", string(r.Op), Protocol)
 	}
+}
+
+// ownFiles is how many descriptors come first, before those for the guest: the
+// directory of an image, or the EROFS file. They are passed open because the
+// launcher's view of the machine's mounts may be older than the caller's.
+func (r *Request) ownFiles() int {
+	switch {
+	case r.Op == OpCheckpoint || r.Op == OpRestore:
+		return 1
+	case r.Op == OpCreate && r.Create != nil && r.Create.Root.EROFS != "":
+		return 1
+	}
+	return 0
 }
 
 func (c *Create) validate(files int) error {
