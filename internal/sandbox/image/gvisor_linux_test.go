@@ -171,6 +171,7 @@ func TestGVisorRunsFolderImages(t *testing.T) {
 	image := t.TempDir()
 	must(t, w.client.Checkpoint(w.ctx, launch.Checkpoint{ID: "source", Dir: image}))
 	must(t, imagecheck.Check(image))
+	cutsAreFound(t, image)
 	fork := w.boot("fork", img.Root, image)
 	fork.expect(sumOf([]byte("written")), "read /new")
 	fork.expect(sumOf([]byte("written")), "read /large")
@@ -178,6 +179,26 @@ func TestGVisorRunsFolderImages(t *testing.T) {
 	look(fork)
 	must(t, w.client.Destroy(w.ctx, "source"))
 	must(t, w.client.Destroy(w.ctx, "fork"))
+}
+
+// cutsAreFound holds imagecheck to what gVisor really writes.
+func cutsAreFound(t *testing.T, image string) {
+	t.Helper()
+	for _, name := range []string{"checkpoint.img", "pages_meta.img", "pages.img"} {
+		dir := t.TempDir()
+		must(t, os.CopyFS(dir, os.DirFS(image)))
+		st, err := os.Stat(filepath.Join(dir, name))
+		must(t, err)
+		for _, n := range []int64{st.Size() - 1, st.Size() - 4096, st.Size() / 2, st.Size() / 3, 100, 0} {
+			if n < 0 {
+				continue
+			}
+			must(t, os.Truncate(filepath.Join(dir, name), n))
+			if err := imagecheck.Check(dir); !errs.Is(err, errs.DataLoss) {
+				t.Errorf("%s cut to %d of %d: %v", name, n, st.Size(), err)
+			}
+		}
+	}
 }
 
 // TestGVisorRunsTheHostImage boots this machine's own root.

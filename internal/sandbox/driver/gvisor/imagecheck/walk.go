@@ -308,9 +308,14 @@ func (w *walker) fields(t *typ, depth int, f func(name string)) {
 	}
 }
 
+// typeOf returns a type by its number; nil for 0, the structure without
+// fields, which is not listed.
 func (w *walker) typeOf(id uint64) *typ {
-	if id == 0 || id > uint64(len(w.types)) {
+	if id > uint64(len(w.types)) {
 		w.fail(errBad)
+		return nil
+	}
+	if id == 0 {
 		return nil
 	}
 	return &w.types[id-1]
