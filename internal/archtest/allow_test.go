@@ -38,6 +38,7 @@ var allow = map[string][]string{
 	"internal/sandbox/driver/fake":          {"internal/sandbox", "internal/sandbox/guest/..."},
 	"internal/sandbox/driver/gvisor":        {"internal/sandbox", "internal/home", "internal/sandbox/driver/gvisor/..."},
 	"internal/sandbox/driver/gvisor/launch": {},
+	"internal/edge/cli":                     {"api/...", "client", "internal/wire", "internal/home", "internal/config"},
 	"cmd/brood":                             {"internal/edge/..."},
 	"cmd/brood-guest":                       {"internal/sandbox/guest/..."},
 	"internal/archtest":                     {},

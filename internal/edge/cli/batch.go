@@ -1,0 +1,216 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	broodv1 "brood/api/brood/v1"
+	"brood/client"
+)
+
+func newBatch(a *app) *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "batch",
+		Short: "See batches of forks again, and use their forks together",
+		Long: `See batches of forks again, and use their forks together. A batch belongs to the
+daemon: it goes on without the command that asked for it, and is kept for a day
+after its end. Its id may be cut short as long as one batch has it.`,
+		Example: `  brood batch ls
+  brood batch attach b-3f0c
+  brood batch exec b-3f0c -- uptime
+  brood batch rm b-3f0c`,
+	}, newBatchList(a), newBatchInfo(a), newBatchAttach(a), newBatchCancel(a), newBatchExec(a), newBatchLogs(a), newBatchCopy(a), newBatchRemove(a))
+}
+
+func newBatchList(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:     "ls",
+		Aliases: []string{"list"},
+		Short:   "List the batches",
+		Long:    "List the batches that the daemon keeps, newest first.",
+		Example: "  brood batch ls",
+		Args:    takes(0, 0),
+		RunE: interruptible(func(ctx context.Context, _ []string) error {
+			c, err := a.dial(ctx)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			all, err := c.ListBatches(ctx)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.message(&broodv1.ListBatchesResponse{Batches: all})
+			}
+			var rows [][]string
+			for _, b := range all {
+				rows = append(rows, []string{
+					b.GetId(), batchState(b), strconv.Itoa(int(b.GetTotal())), strconv.Itoa(int(b.GetOk())), strconv.Itoa(int(b.GetFailed())),
+					ago(b.GetCreatedAt()), batchSources(b),
+				})
+			}
+			return table(a.out, []string{"BATCH", "STATE", "FORKS", "READY", "FAILED", "BEGUN", "OF"}, rows)
+		}),
+	}
+}
+
+func batchState(b *broodv1.Batch) string {
+	s := word(b.GetState(), "BATCH_STATE_")
+	if b.GetCancelled() && b.GetState() == broodv1.BatchState_BATCH_STATE_DONE {
+		s = "cancelled"
+	}
+	return s
+}
+
+func batchSources(b *broodv1.Batch) string {
+	r := b.GetRequest()
+	if r.GetSource() != "" {
+		return r.GetSource()
+	}
+	sources := map[string]bool{}
+	for _, g := range r.GetGroups() {
+		sources[g.GetSource()] = true
+	}
+	return strings.Join(slices.Sorted(maps.Keys(sources)), " ")
+}
+
+func newBatchInfo(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:               "info BATCH",
+		Short:             "Show a batch and its forks",
+		Long:              "Show a batch and how each of its forks ended.",
+		Example:           "  brood batch info b-3f0c\n  brood batch info b-3f0c --json",
+		Args:              takes(1, 1),
+		ValidArgsFunction: a.complete(1, batchNames),
+		RunE: interruptible(func(ctx context.Context, args []string) error {
+			c, err := a.dial(ctx)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			r, err := c.GetBatch(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.message(r)
+			}
+			return a.showBatch(r)
+		}),
+	}
+}
+
+func (a *app) showBatch(r *broodv1.GetBatchResponse) error {
+	b := r.GetBatch()
+	f := [][2]string{
+		{"batch", b.GetId()},
+		{"state", batchState(b)},
+		{"note", b.GetNote()},
+		{"of", batchSources(b)},
+		{"forks", fmt.Sprintf("%d: %d ready, %d failed", b.GetTotal(), b.GetOk(), b.GetFailed())},
+		{"begun", ago(b.GetCreatedAt())},
+	}
+	if s := b.GetSummary(); s != nil {
+		f = append(f, [2]string{"took", took(s.GetElapsedMs())})
+		for _, h := range slices.Sorted(maps.Keys(s.GetPerHost())) {
+			f = append(f, [2]string{"on " + h, fmt.Sprintf("%d ready, %d starting at once at most", s.GetPerHost()[h], s.GetPeakParallel()[h])})
+		}
+	}
+	if err := facts(a.out, f); err != nil || len(r.GetItems()) == 0 {
+		return err
+	}
+	var rows [][]string
+	for _, i := range r.GetItems() {
+		state, detail := "ready", took(i.GetForkMs())
+		if failedItem(i) {
+			state, detail = i.GetErrorCode(), oneLine(i.GetError())
+		}
+		rows = append(rows, []string{strconv.Itoa(int(i.GetIndex())), i.GetName(), orDash(i.GetHost()), state, detail})
+	}
+	if err := a.text("\n"); err != nil {
+		return err
+	}
+	return table(a.out, []string{"INDEX", "NAME", "ON", "STATE", ""}, rows)
+}
+
+func newBatchAttach(a *app) *cobra.Command {
+	var plain bool
+	cmd := &cobra.Command{
+		Use:   "attach BATCH",
+		Short: "See a batch from its beginning to its end",
+		Long: `See a batch again from its beginning, and follow it to its end. What is shown is
+what "brood sb fork-many" shows; the exit code is 1 when a fork failed.`,
+		Example:           "  brood batch attach b-3f0c\n  brood batch attach b-3f0c --json",
+		Args:              takes(1, 1),
+		ValidArgsFunction: a.complete(1, batchNames),
+		RunE: interruptible(func(ctx context.Context, args []string) error {
+			c, err := a.dial(ctx)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			r, err := c.GetBatch(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			b, err := c.AttachBatch(ctx, r.GetBatch().GetId(), 0)
+			if err != nil {
+				return err
+			}
+			defer b.Close()
+			return a.watch(ctx, c, b, watchParams{total: r.GetBatch().GetTotal(), plain: plain, began: began(r.GetBatch())})
+		}),
+	}
+	cmd.Flags().BoolVar(&plain, "plain", false, "plain lines also on a terminal")
+	return cmd
+}
+
+func began(b *broodv1.Batch) time.Time {
+	if b.GetCreatedAt() == nil {
+		return time.Time{}
+	}
+	return b.GetCreatedAt().AsTime()
+}
+
+func newBatchCancel(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:               "cancel BATCH",
+		Short:             "Stop what has not started of a batch",
+		Long:              "Stop what has not started of a batch. Forks that are ready stay.",
+		Example:           "  brood batch cancel b-3f0c",
+		Args:              takes(1, 1),
+		ValidArgsFunction: a.complete(1, batchNames),
+		RunE: interruptible(func(ctx context.Context, args []string) error {
+			c, err := a.dial(ctx)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			b, err := c.CancelBatch(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.message(b)
+			}
+			return a.text("%s %s: %d of %d ready\n", b.GetId(), batchState(b), b.GetOk(), b.GetTotal())
+		}),
+	}
+}
+
+// readyForks are the forks of a batch that can be used.
+func readyForks(ctx context.Context, c *client.Client, id string) ([]*client.ForkBatchItem, error) {
+	r, err := c.GetBatch(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(r.GetItems(), failedItem), nil
+}

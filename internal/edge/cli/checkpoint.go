@@ -1,0 +1,44 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"brood/client"
+	"brood/internal/home"
+)
+
+func newCheckpoint(a *app) *cobra.Command {
+	var o client.CheckpointOptions
+	cmd := &cobra.Command{
+		Use:   "checkpoint SOURCE NAME",
+		Short: "Save a sandbox under a name",
+		Long: `Save a sandbox as a checkpoint: memory, processes and disk, cut at one instant.
+The sandbox goes on; it stands still for the moment of the cut.`,
+		Example: `  brood sb checkpoint src base
+  brood sb checkpoint src base --replace --pin`,
+		Args:              takes(2, 2),
+		ValidArgsFunction: a.complete(1, sandboxNames),
+		RunE: interruptible(func(ctx context.Context, args []string) error {
+			c, err := a.dial(ctx)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			r, err := c.CreateCheckpoint(ctx, args[0], args[1], o)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.message(r)
+			}
+			cp := r.GetCheckpoint()
+			return a.text("%s  %s, %s in %s, %s stood still for %s\n", cp.GetName(), short(cp.GetDigest()),
+				home.Bytes(cp.GetSizeBytes()), took(r.GetElapsedMs()), args[0], took(r.GetPausedMs()))
+		}),
+	}
+	cmd.Flags().BoolVar(&o.Replace, "replace", false, "take the name from the checkpoint that has it")
+	cmd.Flags().BoolVar(&o.Pin, "pin", false, "keep it from being removed")
+	return cmd
+}

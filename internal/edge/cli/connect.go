@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	daemonv1 "brood/api/cua/daemon/v1"
+	"brood/client"
+	"brood/internal/base/errs"
+)
+
+// dial reaches the daemon; it starts one when none answers.
+func (a *app) dial(ctx context.Context) (*client.Client, error) {
+	c, err := a.reach(ctx)
+	if absent(err) {
+		c, err = a.start(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	a.compare(c.Info())
+	return c, nil
+}
+
+// reach reaches the daemon that there is.
+func (a *app) reach(ctx context.Context) (*client.Client, error) {
+	h, err := a.dir()
+	if err != nil {
+		return nil, err
+	}
+	return client.Dial(ctx, client.Options{Home: h.Dir()})
+}
+
+// absent reports whether there is no daemon. A discovery file that cannot be
+// read was left by none that lives: a new one writes it anew.
+func absent(err error) bool {
+	return errs.Is(err, errs.Unavailable) || errs.Is(err, errs.DataLoss)
+}
+
+// compare says that the daemon is another brood than this one. It is said
+// where it does not disturb a program that reads the output.
+func (a *app) compare(d *daemonv1.GetInfoResponse) {
+	const fix = `restart it with "brood daemon restart"; sandboxes live on`
+	switch {
+	case d.GetVersion() != version:
+		a.say("the daemon is brood %s and this is brood %s: %s", orDash(d.GetVersion()), version, fix)
+	case replaced(d):
+		a.say("the daemon runs a program that was replaced since (%s): %s", d.GetExecutable(), fix)
+	}
+}
+
+// replaced reports whether the daemon runs an earlier build of this very file.
+func replaced(d *daemonv1.GetInfoResponse) bool {
+	own, err := os.Executable()
+	if err == nil {
+		own, err = filepath.EvalSymlinks(own)
+	}
+	if err != nil || own != d.GetExecutable() {
+		return false
+	}
+	st, err := os.Stat(own)
+	return err == nil && d.GetBuildId() != fmt.Sprintf("%s-%x-%x", version, st.Size(), st.ModTime().UnixNano())
+}

@@ -1,0 +1,217 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+
+	broodv1 "brood/api/brood/v1"
+	"brood/client"
+	"brood/internal/base/errs"
+)
+
+// exitBrood is the status of exec and shell when brood failed, and not the
+// command.
+const exitBrood = 125
+
+// execFlags say how a command runs.
+type execFlags struct {
+	stdin, tty, detach bool
+	env                []string
+	workdir, user      string
+}
+
+func (f *execFlags) register(flags *pflag.FlagSet) {
+	flags.BoolVarP(&f.stdin, "stdin", "i", false, "pass standard input to the command")
+	flags.BoolVarP(&f.tty, "tty", "t", false, "give it a terminal; implies --stdin")
+	flags.BoolVarP(&f.detach, "detach", "d", false, "return as soon as it runs, and print its id")
+	f.registerPlace(flags)
+}
+
+func (f *execFlags) registerPlace(flags *pflag.FlagSet) {
+	flags.StringArrayVarP(&f.env, "env", "e", nil, "`NAME=VALUE` for the command's environment; NAME alone passes on yours; repeatable")
+	flags.StringVarP(&f.workdir, "workdir", "w", "", "working `folder` (default: the sandbox's)")
+	flags.StringVarP(&f.user, "user", "u", "", "`user`: name or uid, with :group if wanted (default: the sandbox's)")
+}
+
+// options are what the flags ask for.
+func (f *execFlags) options(argv []string) (client.ExecOptions, error) {
+	env, err := environment(f.env)
+	if f.tty && err == nil {
+		if _, ok := env["TERM"]; !ok && os.Getenv("TERM") != "" {
+			env["TERM"] = os.Getenv("TERM")
+		}
+	}
+	return client.ExecOptions{Argv: argv, Env: env, Workdir: f.workdir, User: f.user, TTY: f.tty, Stdin: f.stdin || f.tty}, err
+}
+
+func newExec(a *app) *cobra.Command {
+	var f execFlags
+	cmd := &cobra.Command{
+		Use:   "exec [FLAGS] NAME [--] COMMAND...",
+		Short: "Run a command in a sandbox",
+		Long: `Run a command in a sandbox. Flags go before NAME; what follows is the command.
+
+The exit code is the command's own: 128 and the signal's number when one ended
+it, 126 when it cannot be executed, 127 when it is not found, and 125 when brood
+failed. Signals are passed on to it. With --json what happens is written as
+lines {"started":…}, {"stdout":…}, {"stderr":…}, {"exit":…}, with the data in
+base64.`,
+		Example: `  brood sb exec src -- ls -l /work
+  tar c . | brood sb exec -i src -- tar x -C /work
+  brood sb exec -t src bash`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if name, argv := nameAndCommand(args); name == "" || len(argv) == 0 {
+				return wrongUse(cmd, "a sandbox and a command are needed")
+			}
+			return nil
+		},
+		ValidArgsFunction: a.complete(1, sandboxNames),
+	}
+	f.register(cmd.Flags())
+	cmd.Flags().SetInterspersed(false)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		name, argv := nameAndCommand(args)
+		o, err := f.options(argv)
+		if err != nil {
+			return err
+		}
+		if f.detach && o.Stdin {
+			return wrongUse(cmd, "--detach leaves nobody to type: leave --stdin and --tty out")
+		}
+		return a.exec(cmd.Context(), name, o, f.detach)
+	}
+	return cmd
+}
+
+// nameAndCommand parts NAME [--] COMMAND...
+func nameAndCommand(args []string) (string, []string) {
+	if len(args) == 0 {
+		return "", nil
+	}
+	name, argv := args[0], args[1:]
+	if len(argv) > 0 && argv[0] == "--" {
+		argv = argv[1:]
+	}
+	return name, argv
+}
+
+// exec runs a command and ends as it does.
+func (a *app) exec(ctx context.Context, name string, o client.ExecOptions, detach bool) error {
+	exit, err := a.watchExec(ctx, name, o, detach)
+	switch {
+	case errs.Is(err, errs.Canceled):
+		return err
+	case err != nil:
+		return &exitError{code: exitBrood, err: err}
+	case exit == nil:
+		return nil
+	case exit.GetError() != "" && !a.json:
+		return &exitError{code: int(exit.GetCode()), err: errs.New(errs.FailedPrecondition, "%s", exit.GetError())}
+	case exit.GetCode() != 0:
+		return &exitError{code: int(exit.GetCode())}
+	}
+	return nil
+}
+
+// watchExec runs a command; no exit means that it was detached.
+func (a *app) watchExec(ctx context.Context, name string, o client.ExecOptions, detach bool) (*broodv1.ExecExit, error) {
+	starting, stop := interrupts(ctx)
+	defer stop()
+	c, err := a.dial(starting)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	out, outIsTerminal := a.screen()
+	if o.TTY && outIsTerminal {
+		cols, rows := size(out)
+		o.Cols, o.Rows = uint32(cols), uint32(rows)
+	}
+	signals := newSignals()
+	defer signals.stop()
+	e, err := c.StartExec(starting, name, o)
+	if err != nil {
+		return nil, err
+	}
+	defer e.Close()
+	stop() // from here on signals are the command's
+	if err := a.showStarted(e, detach); err != nil {
+		return nil, err
+	}
+	if detach && e.ID() != "" {
+		return nil, nil
+	}
+	return a.waitExec(ctx, e, o, signals)
+}
+
+func (a *app) showStarted(e *client.Execution, detach bool) error {
+	switch {
+	case e.ID() == "":
+		return nil // it did not start: the exit says why
+	case a.json:
+		return a.message(&broodv1.ExecEvent{Event: &broodv1.ExecEvent_Started{Started: &broodv1.ExecStarted{ExecId: e.ID(), Pid: e.PID()}}})
+	case detach:
+		return a.text("%s\n", e.ID())
+	}
+	return nil
+}
+
+// waitExec joins a running command with this program's streams and signals.
+func (a *app) waitExec(ctx context.Context, e *client.Execution, o client.ExecOptions, signals *signals) (*broodv1.ExecExit, error) {
+	streams := client.Streams{Out: a.out, Err: a.err}
+	if o.Stdin {
+		streams.In = a.in
+	}
+	if o.TTY && isTerminal(a.in) {
+		before, err := term.MakeRaw(int(a.in.Fd()))
+		if err != nil {
+			return nil, errs.New(errs.FailedPrecondition, "set the terminal to raw: %w", err)
+		}
+		defer func() { _ = term.Restore(int(a.in.Fd()), before) }() // the terminal may be gone
+	}
+	if a.json {
+		streams.Out, streams.Err = a.execWriter(false), a.execWriter(true)
+	}
+	screen, _ := a.screen()
+	if !o.TTY {
+		screen = nil
+	}
+	exit, err := signals.forward(ctx, e, screen, func(ctx context.Context) (*broodv1.ExecExit, error) { return e.Wait(ctx, streams) })
+	if err == nil && a.json {
+		err = a.message(&broodv1.ExecEvent{Event: &broodv1.ExecEvent_Exit{Exit: exit}})
+	}
+	return exit, err
+}
+
+// execWriter writes output as events.
+func (a *app) execWriter(stderr bool) io.Writer {
+	var offset uint64
+	return writerFunc(func(p []byte) (int, error) {
+		o := &broodv1.ExecOutput{Offset: offset, Data: p}
+		ev := &broodv1.ExecEvent{Event: &broodv1.ExecEvent_Stdout{Stdout: o}}
+		if stderr {
+			ev.Event = &broodv1.ExecEvent_Stderr{Stderr: o}
+		}
+		offset += uint64(len(p))
+		return len(p), a.message(ev)
+	})
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// ended reports errors that say only that the command is over.
+func execOver(err error) bool {
+	switch errs.CodeOf(err) {
+	case errs.NotFound, errs.FailedPrecondition:
+		return true
+	}
+	return errors.Is(err, context.Canceled)
+}

@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	broodv1 "brood/api/brood/v1"
+)
+
+func newIdentity(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "identity NAME",
+		Short: "Show what was renewed in a fork",
+		Long: `Show what was renewed in a fork before it was handed out, as it was confirmed
+from inside: what makes it another than its siblings.`,
+		Example:           "  brood sb identity base-k3x9qa-0",
+		Args:              takes(1, 1),
+		ValidArgsFunction: a.complete(1, sandboxNames),
+		RunE: interruptible(func(ctx context.Context, args []string) error {
+			c, err := a.dial(ctx)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			i, err := c.GetIdentity(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.message(i)
+			}
+			return a.showIdentity(i)
+		}),
+	}
+}
+
+func (a *app) showIdentity(i *broodv1.Identity) error {
+	err := facts(a.out, [][2]string{
+		{"name", i.GetName()},
+		{"hostname", i.GetHostname()},
+		{"machine-id", i.GetMachineId()},
+		{"uuid", i.GetOrigin().GetUuid()},
+		{"forked from", origin(i.GetOrigin())},
+		{"confirmed", ago(i.GetConfirmedAt())},
+	})
+	if err != nil || len(i.GetRenewals()) == 0 {
+		return err
+	}
+	var rows [][]string
+	for _, r := range i.GetRenewals() {
+		done := "renewed"
+		if !r.GetRenewed() {
+			done = "not here"
+		}
+		rows = append(rows, []string{r.GetPart(), done, r.GetDetail()})
+	}
+	if err := a.text("\n"); err != nil {
+		return err
+	}
+	return table(a.out, []string{"PART", "", "DETAIL"}, rows)
+}

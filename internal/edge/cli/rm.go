@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"brood/client"
+	"brood/internal/base/errs"
+	"brood/internal/base/life"
+)
+
+// removing is how many sandboxes are removed at once.
+const removing = 8
+
+func newRemove(a *app) *cobra.Command {
+	var force, all bool
+	cmd := &cobra.Command{
+		Use:               "rm NAME...",
+		Aliases:           []string{"remove"},
+		Short:             "Remove sandboxes",
+		Long:              "End sandboxes and remove what they hold: processes, memory, disk and logs.\nCheckpoints made of them stay.",
+		Example:           "  brood sb rm src\n  brood sb rm -f maybe-there\n  brood sb rm --all",
+		Args:              takes(0, -1),
+		ValidArgsFunction: a.complete(-1, sandboxNames),
+	}
+	cmd.Flags().BoolVarP(&force, "force", "f", false, "it is no error when one does not exist")
+	cmd.Flags().BoolVar(&all, "all", false, "remove all sandboxes of this machine")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if all == (len(args) > 0) {
+			return wrongUse(cmd, "name the sandboxes, or say --all")
+		}
+		return interruptible(func(ctx context.Context, names []string) error {
+			c, err := a.dial(ctx)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			if all {
+				if names, err = sandboxNames(ctx, c); err != nil {
+					return err
+				}
+			}
+			return a.remove(ctx, c, names, force || all)
+		})(cmd, args)
+	}
+	return cmd
+}
+
+// remove removes sandboxes and says which; a failure stops no other.
+func (a *app) remove(ctx context.Context, c *client.Client, names []string, force bool) error {
+	failures := life.Each(ctx, len(names), removing, func(ctx context.Context, i int) error {
+		err := c.DeleteSandbox(ctx, names[i])
+		if force && errs.Is(err, errs.NotFound) {
+			return nil
+		}
+		return err
+	})
+	removed := make([]string, 0, len(names))
+	var failed []error
+	for i, err := range failures {
+		if err != nil {
+			failed = append(failed, fmt.Errorf("remove %s: %w", names[i], err))
+			continue
+		}
+		removed = append(removed, names[i])
+	}
+	err := errors.Join(failed...)
+	if a.json {
+		return errors.Join(err, a.value(map[string][]string{"removed": removed}))
+	}
+	for _, name := range removed {
+		err = errors.Join(err, a.text("%s\n", name))
+	}
+	return err
+}

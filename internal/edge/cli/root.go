@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"brood/internal/base/errs"
+)
+
+// newRoot makes the whole tree of commands.
+func newRoot(a *app) *cobra.Command {
+	root := group(&cobra.Command{
+		Use:   "brood",
+		Short: "Fork running sandboxes by the batch",
+		Long: `brood forks running sandboxes by the batch.
+
+A sandbox that has done the slow part (booted, installed, imported, warmed) is
+saved once as a checkpoint, memory and processes included. Any number of copies
+go on from there, each under its own name and with its own identity.
+
+The daemon that owns the sandboxes is started when a command needs it.`,
+		Example: `  brood sb create host --name src -- python3 -u app.py
+  brood sb checkpoint src base
+  brood sb fork-many base 16
+  brood sb exec base-k3x9qa-0 -- hostname`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	},
+		newSandbox(a),
+		newBatch(a),
+		newImage(a),
+		newDaemon(a),
+		newDoctor(a),
+		newCompletion(a),
+		newVersion(a),
+	)
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetHelpCommand(&cobra.Command{Hidden: true, Use: "no-help"}) // --help says it all
+	flags := root.PersistentFlags()
+	flags.BoolVar(&a.json, "json", false, "write JSON to standard output, and errors as JSON to standard error")
+	flags.StringVar(&a.home, "home", "", "the daemon's `folder` (default $BROOD_HOME, else ~/.brood)")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return errs.New(errs.InvalidArgument, "%w: see \"%s --help\"", err, cmd.CommandPath())
+	})
+	return root
+}
+
+// group makes a command that only holds others. Alone it shows its help; what
+// it does not have is a bad argument.
+func group(cmd *cobra.Command, children ...*cobra.Command) *cobra.Command {
+	cmd.AddCommand(children...)
+	cmd.Args = cobra.ArbitraryArgs
+	if cmd.RunE == nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unknownCommand(cmd, args[0])
+			}
+			return cmd.Help()
+		}
+	}
+	return cmd
+}
+
+func unknownCommand(cmd *cobra.Command, name string) error {
+	cmd.SuggestionsMinimumDistance = 2
+	hint := ""
+	if near := cmd.SuggestionsFor(name); len(near) > 0 {
+		hint = ", did you mean " + strings.Join(near, " or ")
+	}
+	return errs.New(errs.InvalidArgument, "%s has no command %q%s: see \"%[1]s --help\"", cmd.CommandPath(), name, hint)
+}
+
+// takes checks the number of arguments; most < 0 is any number.
+func takes(least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) >= least && (most < 0 || len(args) <= most) {
+			return nil
+		}
+		return wrongUse(cmd, "wrong number of arguments (%d)", len(args))
+	}
+}
+
+// wrongUse says what is wrong with the arguments, and how it should be.
+func wrongUse(cmd *cobra.Command, format string, args ...any) error {
+	return errs.New(errs.InvalidArgument, "%s: use \"%s\", or see \"%s --help\"", fmt.Sprintf(format, args...), cmd.UseLine(), cmd.CommandPath())
+}
