@@ -67,7 +67,7 @@ func run(args []string) int {
 	}
 	switch {
 	case args[0] == "version":
-		fmt.Println(version.Version())
+		_, _ = fmt.Fprintln(os.Stdout, version.Version())
 		return 0
 	case *dir == "":
 		return usage()

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -22,13 +23,15 @@ var heap []byte
 func main() {
 	signal.Ignore(syscall.SIGPIPE)
 	var count atomic.Int64
-	go func() {
+	var group sync.WaitGroup
+	defer group.Wait()
+	group.Go(func() {
 		for {
 			count.Add(1)
 			time.Sleep(time.Millisecond)
 		}
-	}()
-	fmt.Println("guest is up")
+	})
+	fmt.Fprintln(os.Stdout, "guest is up")
 	channel := os.NewFile(3, "channel")
 	lines := bufio.NewReader(channel)
 	for {
@@ -55,7 +58,7 @@ func answer(words []string, count *atomic.Int64) string {
 	case "count":
 		return fmt.Sprint(count.Load())
 	case "say":
-		fmt.Println(strings.Join(words[1:], " "))
+		fmt.Fprintln(os.Stdout, strings.Join(words[1:], " "))
 		return "ok"
 	case "write":
 		return result("ok", os.WriteFile(arg(1), []byte(arg(2)), 0o644))
