@@ -47,7 +47,7 @@ func hostile(t testing.TB) map[string][]byte {
 		"climb":            tarOf(t, entry{name: "d", kind: dir}, entry{name: "d/../../x", kind: reg, data: "bad"}),
 		"sibling":          tarOf(t, entry{name: "d", kind: dir}, entry{name: "x", kind: reg, data: "bad"}),
 		"through a link":   tarOf(t, entry{name: "d", kind: dir}, entry{name: "d/l", link: "../..", kind: sym}, entry{name: "d/l/x", kind: reg, data: "bad"}),
-		"absolute link":    tarOf(t, entry{name: "d", kind: dir}, entry{name: "d/l", link: "/tmp", kind: sym}, entry{name: "d/l/brood-x", kind: reg, data: "bad"}),
+		"absolute link":    tarOf(t, entry{name: "d", kind: dir}, entry{name: "d/l", link: "/tmp", kind: sym}, entry{name: "d/l/.readtar-test-7c1e90", kind: reg, data: "bad"}),
 		"top is a link":    tarOf(t, entry{name: "d", link: "..", kind: sym}, entry{name: "d/x", kind: reg, data: "bad"}),
 		"over a link":      tarOf(t, entry{name: "d", kind: dir}, entry{name: "d/l", link: "../../x", kind: sym}, entry{name: "d/l", kind: reg, data: "fine"}),
 		"hard link out":    tarOf(t, entry{name: "d", kind: dir}, entry{name: "d/h", link: "../x", kind: hard}),
@@ -84,7 +84,7 @@ func unpackInto(t *testing.T, stream []byte, name string) error {
 	if len(around) != 2 || string(kept) != "kept" || st.Mode() != 0o600 {
 		t.Fatalf("something outside was touched: %v, %q, %v", around, kept, st.Mode())
 	}
-	if _, err := os.Lstat("/tmp/brood-x"); err == nil {
+	if _, err := os.Lstat("/tmp/.readtar-test-7c1e90"); err == nil {
 		t.Fatal("an absolute link was followed")
 	}
 	return err
