@@ -25,17 +25,21 @@ func (b *Batch) UnmarshalJSON(data []byte) error {
 // Decode reads a state that MarshalJSON wrote. A state of a newer format is
 // Unsupported; one that contradicts itself is DataLoss.
 func Decode(data []byte) (*Batch, error) {
-	var version struct {
-		Format int `json:"format"`
-	}
-	if err := json.Unmarshal(data, &version); err != nil {
-		return nil, errs.New(errs.DataLoss, "batch state is not readable: %w", err)
-	}
-	if version.Format != stateFormat {
-		return nil, errs.New(errs.Unsupported, "batch state has format %d, this brood reads %d: use the brood that wrote it, or a newer one", version.Format, stateFormat)
-	}
 	var s stored
-	if err := json.Unmarshal(data, &s); err != nil {
+	err := json.Unmarshal(data, &s)
+	if err != nil { // perhaps only because it is of another format
+		var version struct {
+			Format int `json:"format"`
+		}
+		if json.Unmarshal(data, &version) != nil {
+			return nil, errs.New(errs.DataLoss, "batch state is not readable: %w", err)
+		}
+		s.Format = version.Format
+	}
+	switch {
+	case s.Format != stateFormat:
+		return nil, errs.New(errs.Unsupported, "batch state has format %d, this brood reads %d: use the brood that wrote it, or a newer one", s.Format, stateFormat)
+	case err != nil:
 		return nil, errs.New(errs.DataLoss, "batch state is not readable: %w", err)
 	}
 	b, err := s.batch()

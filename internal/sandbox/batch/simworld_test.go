@@ -2,7 +2,6 @@ package batch_test
 
 import (
 	"container/heap"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -289,7 +288,7 @@ func (w *world) deliver(ev batch.Event) error {
 
 // save writes the state and reads it back.
 func (w *world) save() error {
-	data, err := json.Marshal(w.b)
+	data, err := w.b.MarshalJSON()
 	if err != nil {
 		return err
 	}
