@@ -18,7 +18,7 @@ import (
 const ackEvery = 64 << 10
 
 // Start starts the main command and returns its pid. A sandbox has one:
-// AlreadyExists says that it was started before.
+// AlreadyExists says that it runs. One that has ended may be started again.
 func (c *Client) Start(ctx context.Context, a StartArgs) (int, error) {
 	r, err := invoke[proto.StartResult](ctx, c, proto.OpStart, a)
 	return r.PID, err
@@ -35,6 +35,12 @@ func (c *Client) WaitMain(ctx context.Context) (ExitStatus, error) {
 func (c *Client) Stop(ctx context.Context, grace time.Duration) (*ExitStatus, error) {
 	r, err := invoke[proto.StopResult](ctx, c, proto.OpStop, proto.StopArgs{GraceMillis: grace.Milliseconds()})
 	return r.MainExit, err
+}
+
+// End kills all programs of the sandbox and leaves it as it is otherwise.
+func (c *Client) End(ctx context.Context) error {
+	_, err := invoke[struct{}](ctx, c, proto.OpEnd, nil)
+	return err
 }
 
 // Exec starts a program and attaches to it. Until somebody reads them, its

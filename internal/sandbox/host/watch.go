@@ -72,6 +72,7 @@ func (h *Host) awaitCommand(ctx context.Context, e *entry, g *guest.Client) {
 	if e.view().State != sandbox.Running {
 		return
 	}
+	h.logged(g.End(ctx)) // a stopped sandbox runs nothing
 	e.change(func(sb *Sandbox) {
 		code := exit.Code
 		sb.State, sb.ExitCode, sb.Reason = sandbox.Stopped, &code, ended(exit)

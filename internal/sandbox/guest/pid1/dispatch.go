@@ -63,6 +63,8 @@ func (s *Server) dispatch(ctx context.Context, c *call) {
 		waiting(ctx, c, func(ctx context.Context, _ none) (proto.ExitStatus, error) { return s.waitMain(ctx) })
 	case proto.OpStop:
 		s.serveStop(ctx, c)
+	case proto.OpEnd:
+		answer(c, func(none) (none, error) { return none{}, s.end(ctx) })
 	case proto.OpFreeze:
 		answer(c, func(a proto.FreezeArgs) (proto.FreezeResult, error) { return s.freeze(ctx, a) })
 	case proto.OpThaw:

@@ -18,23 +18,25 @@ import (
 	"brood/internal/sandbox/guest/proto"
 )
 
-// start starts the main command, once.
+// start starts the main command, or starts it again after it has ended.
 func (s *Server) start(ctx context.Context, a proto.StartArgs) (proto.StartResult, error) {
 	if err := s.gate.enter(ctx); err != nil {
 		return proto.StartResult{}, err
 	}
 	defer s.gate.leave()
 	s.mu.Lock()
-	taken := s.main != nil || s.starting
+	taken := s.starting || s.main != nil && s.main.child.exited() == nil
 	s.starting = s.starting || !taken
 	s.mu.Unlock()
 	if taken {
-		return proto.StartResult{}, errs.New(errs.AlreadyExists, "the main command was started before; a sandbox has one")
+		return proto.StartResult{}, errs.New(errs.AlreadyExists, "the main command runs already; a sandbox has one")
 	}
 	m, err := s.startMain(a)
 	s.mu.Lock()
 	s.starting = false
-	s.main = m
+	if err == nil {
+		s.main = m
+	}
 	s.mu.Unlock()
 	if err != nil {
 		return proto.StartResult{}, err

@@ -86,6 +86,18 @@ func (s *Server) endAll(ctx context.Context, grace time.Duration) *proto.ExitSta
 	}
 }
 
+// end kills every user process; the sandbox itself stays.
+func (s *Server) end(ctx context.Context) error {
+	release, err := s.lockFreezing(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	s.wakeAll()
+	s.killAll(ctx)
+	return nil
+}
+
 // killAll kills every user process, also those that appear meanwhile, until
 // none is left.
 func (s *Server) killAll(ctx context.Context) {

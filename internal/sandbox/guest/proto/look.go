@@ -1,7 +1,9 @@
 package proto
 
-// The operations that look at a sandbox from inside.
+// The operations that look at a sandbox from inside, and the one that leaves
+// nothing to look at.
 const (
+	OpEnd   = "end"
 	OpDial  = "dial"
 	OpUsage = "usage"
 )
