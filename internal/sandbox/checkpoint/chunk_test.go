@@ -20,7 +20,7 @@ func memory(seed byte, pages int) []byte {
 		case 0: // zeros
 		case 1:
 			for j := range p {
-				p[j] = byte(seed)
+				p[j] = seed
 			}
 		default:
 			for j := 0; j < page; j += 8 {

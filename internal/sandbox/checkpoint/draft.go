@@ -140,6 +140,10 @@ func (d *Draft) Publish(ctx context.Context, f Facts) (Checkpoint, error) {
 	d.store.release(d.name, e, false)
 	// It stands. What only makes that outlive a power loss, and what removes
 	// a replaced one, is tried; the next Open removes the rest.
+	if e.Record.Boot != "" {
+		_ = os.RemoveAll(d.dir)
+		return e.Checkpoint, nil
+	}
 	if err := home.SyncDir(d.store.dir); err != nil {
 		return e.Checkpoint, errs.New(errs.Internal, "checkpoint %s is made, but the disk does not confirm it: %w", d.name, err)
 	}
@@ -158,7 +162,9 @@ func (d *Draft) publish(ctx context.Context, f Facts) (*entry, error) {
 		return nil, err
 	}
 	at("publish:checked")
-	files, err := hashFiles(ctx, d.Dir(), f.Cuts)
+	// What goes with a batch does not outlive the machine's memory anyway.
+	durable := d.opts.Temporary == "" || bootID() == ""
+	files, err := hashFiles(ctx, d.Dir(), f.Cuts, durable)
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +184,10 @@ func (d *Draft) publish(ctx context.Context, f Facts) (*entry, error) {
 		Name: d.name, Digest: sum, Dir: filepath.Join(d.store.dir, string(d.name), filesName), Manifest: withoutChunks(&m),
 		Record: Record{Created: now, Used: now, Temporary: d.opts.Temporary, Copy: d.opts.Copy, Source: d.opts.Source},
 	}}
-	if err := recordSchema.Write(filepath.Join(d.dir, recordName), e.Record, home.Durable); err != nil {
+	if !durable {
+		e.Record.Boot = bootID()
+	}
+	if err := recordSchema.Write(filepath.Join(d.dir, recordName), e.Record, home.Volatile); err != nil {
 		return nil, err
 	}
 	at("publish:record")
@@ -186,8 +195,10 @@ func (d *Draft) publish(ctx context.Context, f Facts) (*entry, error) {
 		return nil, err
 	}
 	at("publish:manifest")
-	if err := home.SyncDir(d.dir); err != nil {
-		return nil, err
+	if durable {
+		if err := syncRest(d.dir); err != nil {
+			return nil, err
+		}
 	}
 	return e, ctx.Err()
 }
@@ -265,12 +276,21 @@ func listFiles(dir string) ([]string, error) {
 	return paths, err
 }
 
-// writeNew writes a file of mode 0600 and syncs it.
+// syncRest makes durable what is beside the files, and all names.
+func syncRest(dir string) error {
+	paths, err := foldersIn(dir)
+	if err != nil {
+		return err
+	}
+	return syncAll(append(paths, filepath.Join(dir, recordName), filepath.Join(dir, manifestName))...)
+}
+
+// writeNew writes a file of mode 0600.
 func writeNew(path string, b []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(b)
-	return errors.Join(err, f.Sync(), f.Close())
+	return errors.Join(err, f.Close())
 }

@@ -59,7 +59,7 @@ func fullDisk(dir string) error {
 	}
 	for _, op := range []string{"create", "replace", "quiet driver"} {
 		worked, refused := 0, 0
-		for room := int64(0); room < 1<<20; room += 16 << 10 {
+		for room := int64(0); room < 1<<20; room += 48 << 10 {
 			err := withRoom(dir, room, func() error { return fill(s, op) })
 			switch {
 			case err == nil:

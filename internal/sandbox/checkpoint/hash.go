@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -13,10 +14,11 @@ import (
 	"brood/internal/base/life"
 )
 
-// hashFiles syncs and hashes all files below dir and makes them private. A
-// file's sum and its chunks are found by two readers at once: the bytes are
-// in memory, hashing is what takes time.
-func hashFiles(ctx context.Context, dir string, cuts map[string]Cut) ([]File, error) {
+// hashFiles hashes all files below dir and makes them private, and durable
+// when sync is set. Reading a file for its sum, reading it for its chunks and
+// syncing it go on at once: the bytes are in memory, and hashing is what takes
+// time.
+func hashFiles(ctx context.Context, dir string, cuts map[string]Cut, sync bool) ([]File, error) {
 	paths, err := listFiles(dir)
 	if err != nil {
 		return nil, err
@@ -28,18 +30,22 @@ func hashFiles(ctx context.Context, dir string, cuts map[string]Cut) ([]File, er
 			files[i].Cut = ByOffset
 		}
 	}
-	jobs := 2 * len(files)
-	if err := errors.Join(life.Each(ctx, jobs, runtime.GOMAXPROCS(0), func(ctx context.Context, i int) error {
-		f := &files[i/2]
+	// Syncs wait for the disk and hashing for a core, so there may be more of
+	// them than cores.
+	const jobs = 3
+	if err := errors.Join(life.Each(ctx, jobs*len(files), jobs*runtime.GOMAXPROCS(0), func(ctx context.Context, i int) error {
+		f := &files[i/jobs]
 		return withFile(ctx, filepath.Join(dir, filepath.FromSlash(f.Path)), func(file *os.File, r io.Reader) (err error) {
-			if i%2 == 1 {
+			switch i % jobs {
+			case 0:
+				if err = file.Chmod(0o600); err == nil && sync {
+					err = file.Sync()
+				}
+			case 1:
+				f.SHA256, f.Size, err = digest.Read(r)
+			default:
 				f.Chunks, err = chunksOf(r, f.Cut)
-				return err
 			}
-			if err := errors.Join(file.Chmod(0o600), file.Sync()); err != nil {
-				return err
-			}
-			f.SHA256, f.Size, err = digest.Read(r)
 			return err
 		})
 	})...); err != nil {
@@ -54,25 +60,31 @@ func hashFiles(ctx context.Context, dir string, cuts map[string]Cut) ([]File, er
 			return nil, errs.New(errs.DataLoss, "file %s of the capture changed while it was hashed", f.Path)
 		}
 	}
-	return files, syncDirs(dir)
+	return files, nil
 }
 
-// syncDirs makes the names of the files durable.
-func syncDirs(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if e.IsDir() {
-			err = errors.Join(err, syncDirs(filepath.Join(dir, e.Name())))
+// syncAll makes files and folders durable, at once: file systems put syncs
+// that come together into one write of their journal.
+func syncAll(paths ...string) error {
+	return errors.Join(life.Each(context.Background(), len(paths), len(paths), func(_ context.Context, i int) error {
+		f, err := os.Open(paths[i])
+		if err != nil {
+			return err
 		}
-	}
-	f, e := os.Open(dir)
-	if e != nil {
-		return errors.Join(err, e)
-	}
-	return errors.Join(err, f.Sync(), f.Close())
+		return errors.Join(f.Sync(), f.Close())
+	})...)
+}
+
+// foldersIn returns dir and all folders below it.
+func foldersIn(dir string) ([]string, error) {
+	var all []string
+	err := filepath.WalkDir(dir, func(p string, e fs.DirEntry, err error) error {
+		if err == nil && e.IsDir() {
+			all = append(all, p)
+		}
+		return err
+	})
+	return all, err
 }
 
 func withFile(ctx context.Context, path string, f func(*os.File, io.Reader) error) error {
@@ -85,7 +97,7 @@ func withFile(ctx context.Context, path string, f func(*os.File, io.Reader) erro
 
 // ctxReader ends a long read with its context.
 type ctxReader struct {
-	ctx context.Context //nolint:containedctx // lives as long as one call
+	ctx context.Context // of the one call that this reader lives for
 	r   io.Reader
 }
 

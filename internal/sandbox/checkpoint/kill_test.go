@@ -222,9 +222,9 @@ func TestKilledAnywhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kills := 25
+	kills := 10
 	if testing.Short() {
-		kills = 5
+		kills = 3
 	}
 	for range kills {
 		cmd := start(t, h, "churn", 0)

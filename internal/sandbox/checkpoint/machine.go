@@ -66,3 +66,13 @@ func sortedWords(s string) []string {
 	slices.Sort(words)
 	return slices.Compact(words)
 }
+
+// bootID identifies this boot of the machine; "" where the system does not
+// tell.
+func bootID() string {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}

@@ -25,6 +25,9 @@ type Record struct {
 	// Temporary names the batch that this checkpoint was made for and goes
 	// with.
 	Temporary id.Batch `json:"temporary,omitempty"`
+	// Boot is set on one that was not synced: the boot of the machine since
+	// which it is surely whole. After another it is hashed again.
+	Boot string `json:"boot,omitempty"`
 	// Copy says that it was made elsewhere and can be fetched again.
 	Copy bool `json:"copy,omitempty"`
 	// Source names the sandbox it was taken of.

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -69,8 +70,46 @@ func Open(h *home.Home) (*Store, error) {
 			continue // not ours
 		}
 		s.entries[name] = s.load(name)
+		if err := s.recheck(name); err != nil {
+			return nil, err
+		}
 	}
 	return s, nil
+}
+
+// recheck looks at a checkpoint that was not synced before the machine went
+// down: whole, it is made durable; else it is removed, as never published.
+func (s *Store) recheck(name id.Name) error {
+	e := s.entries[name]
+	if e.err != nil || e.Record.Boot == "" || e.Record.Boot == bootID() {
+		return nil
+	}
+	if err := s.Verify(context.Background(), name); err == nil {
+		return s.settle(name, func(*Record) {})
+	}
+	return s.Delete(name)
+}
+
+// settle makes a checkpoint durable that was not, and changes its record.
+func (s *Store) settle(name id.Name, change func(*Record)) error {
+	c, err := s.Get(name)
+	if err != nil {
+		return err
+	}
+	if c.Record.Boot != "" {
+		var paths []string
+		for _, f := range c.Manifest.Files {
+			paths = append(paths, filepath.Join(c.Dir, filepath.FromSlash(f.Path)))
+		}
+		dir := filepath.Dir(c.Dir)
+		if err := errors.Join(syncAll(paths...), syncRest(dir), home.SyncDir(s.dir)); err != nil {
+			return home.DiskError(err, "checkpoint %s", name)
+		}
+	}
+	return s.amend(name, home.Durable, func(r *Record) {
+		r.Boot = ""
+		change(r)
+	})
 }
 
 // load reads one checkpoint from disk.
@@ -333,7 +372,7 @@ func (s *Store) Touch(name id.Name, used time.Time) error {
 
 // Adopt takes the mark of a batch away: the checkpoint no longer goes with it.
 func (s *Store) Adopt(name id.Name) error {
-	return s.amend(name, home.Durable, func(r *Record) { r.Temporary = "" })
+	return s.settle(name, func(r *Record) { r.Temporary = "" })
 }
 
 // amend changes a record on disk and in memory.

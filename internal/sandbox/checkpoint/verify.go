@@ -26,7 +26,7 @@ type Machine struct {
 	HasBase     func(Base) bool                        // whether that base is here, unchanged
 	// Stat returns size and modification time in nanoseconds of a file of the
 	// Host base, by its path in the sandbox.
-	Stat func(path string) (size, mtimeNs int64, err error)
+	Stat func(b Base, path string) (size, mtimeNs int64, err error)
 }
 
 // Check refuses a restore that cannot work: cheap enough for every restore.
@@ -85,7 +85,7 @@ func (b *Base) unchanged(on Machine) error {
 		return nil
 	}
 	for _, o := range b.Open {
-		size, mtime, err := on.Stat(o.Path)
+		size, mtime, err := on.Stat(*b, o.Path)
 		if errors.Is(err, fs.ErrNotExist) {
 			return errs.New(errs.FailedPrecondition, "/%s was open when it was made and is gone: make the checkpoint again", o.Path)
 		}

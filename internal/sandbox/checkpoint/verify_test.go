@@ -64,7 +64,7 @@ func TestCheckSaysWhatIsMissing(t *testing.T) {
 			Arch: "amd64", CPU: []string{"sse2", "avx", "aes"}, Fingerprint: machineA,
 			HasRuntime: func(driver string, r id.Runtime) bool { return driver == "fake" && r == "r1" },
 			HasBase:    func(b checkpoint.Base) bool { return b.Digest == digest.Of([]byte("base")) },
-			Stat: func(p string) (int64, int64, error) {
+			Stat: func(_ checkpoint.Base, p string) (int64, int64, error) {
 				if p == "usr/z" {
 					return 1, 2, nil
 				}
@@ -88,10 +88,10 @@ func TestCheckSaysWhatIsMissing(t *testing.T) {
 		"base":            {image, func(m *checkpoint.Machine) { m.HasBase = func(checkpoint.Base) bool { return false } }, "import"},
 		"root changed":    {host, func(m *checkpoint.Machine) { m.HasBase = func(checkpoint.Base) bool { return false } }, "root"},
 		"open file changed": {host, func(m *checkpoint.Machine) {
-			m.Stat = func(string) (int64, int64, error) { return 10, 21, nil }
+			m.Stat = func(checkpoint.Base, string) (int64, int64, error) { return 10, 21, nil }
 		}, "/usr/bin/p was open"},
 		"open file gone": {host, func(m *checkpoint.Machine) {
-			m.Stat = func(string) (int64, int64, error) { return 0, 0, fs.ErrNotExist }
+			m.Stat = func(checkpoint.Base, string) (int64, int64, error) { return 0, 0, fs.ErrNotExist }
 		}, "is gone"},
 	} {
 		m := good()

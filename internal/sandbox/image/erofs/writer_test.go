@@ -80,7 +80,7 @@ func sample(t testing.TB, out erofs.Output) map[string]string {
 func noise(n int) string {
 	b := make([]byte, n)
 	r := rand.NewChaCha8([32]byte{byte(n)})
-	r.Read(b) //nolint:errcheck // never fails
+	_, _ = r.Read(b) // never fails
 	return string(b)
 }
 
