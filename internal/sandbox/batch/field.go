@@ -220,7 +220,9 @@ func (f *field) best(d demand) (*site, string) {
 	if f.holder(least, d.source) {
 		return least, fmt.Sprintf("least loaded (%s), holds the checkpoint", percent(load))
 	}
-	if h, hl := f.leastHolder(d, load+holderBonus+rounding); h != nil {
+	if h, hl := f.leastHolder(d, load+holderBonus+rounding); h != nil && hl == load {
+		return h, fmt.Sprintf("least loaded (%s), holds the checkpoint", percent(load))
+	} else if h != nil {
 		return h, fmt.Sprintf("holds the checkpoint and is hardly busier (%s) than the least loaded, %s (%s)", percent(hl), least.machine.Name, percent(load))
 	}
 	return least, fmt.Sprintf("least loaded (%s), the checkpoint is copied there first", percent(load))

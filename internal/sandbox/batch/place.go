@@ -116,8 +116,11 @@ func (b *Batch) placeAnywhere(p *part, f *field) {
 			}
 			reason = fmt.Sprintf("takes a part since no machine has room for all (load %s)", percent(at.after(d)))
 		}
-		if p.cause.code != "" {
+		switch {
+		case p.attempt > 1:
 			reason = "placed again: " + p.cause.text + "; " + reason
+		case p.cause.text != "":
+			reason = p.cause.text + "; " + reason
 		}
 		holds := f.holder(at, source)
 		f.take(at, d)

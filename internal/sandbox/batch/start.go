@@ -160,11 +160,13 @@ func (b *Batch) onFailed(e ForkFailed) {
 	m := b.machines[p.machine]
 	b.stopStarting(m, p, e.Index)
 	f.state = open
+	if e.Cause == Host {
+		b.remove(e.Token, e.Index, p.machine, "its machine failed")
+	}
 	b.release(p, 1)
 	text := orUnknown(e.Error)
 	switch e.Cause {
 	case Host:
-		b.remove(e.Token, e.Index, p.machine, "its machine failed")
 		b.reap(p)
 		b.elsewhere(p, []int{e.Index}, failure{CodeHostFailed, string(p.machine) + ": " + text}, true)
 	case Capacity:
