@@ -13,6 +13,7 @@ import (
 	"os"
 	"strings"
 
+	"brood/runtime/internal/channel"
 	"brood/runtime/internal/filters"
 	"brood/runtime/internal/holder"
 	"brood/runtime/internal/launcher"
@@ -47,7 +48,10 @@ func isHelper(args []string) bool {
 }
 
 func helper() {
-	mustPinChannel()
+	if err := channel.Pin(os.Args); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(128)
+	}
 	filters.Register()
 	cli.Run(map[subcommands.Command]string{
 		new(cmd.Boot):   "",

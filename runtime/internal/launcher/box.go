@@ -10,6 +10,7 @@ import (
 
 	"brood/internal/base/errs"
 	"brood/internal/sandbox/driver/gvisor/launch"
+	"brood/runtime/internal/procs"
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/state/statefile"
@@ -71,12 +72,12 @@ func (b *box) describe() launch.Container {
 	b.view.Lock()
 	defer b.view.Unlock()
 	out := launch.Container{ID: b.id, Status: b.state, Exit: b.exit}
-	if b.state == launch.Created && b.pid != 0 && !alive(b.pid) {
+	if b.state == launch.Created && b.pid != 0 && !procs.Alive(b.pid) {
 		// Nobody waits for a container that never ran.
 		out.Status = launch.Stopped
 	}
 	if out.Status != launch.Stopped {
-		out.PID, out.GoferPID = hostPID(b.pid), hostPID(b.gofer)
+		out.PID, out.GoferPID = procs.HostPID(hostProcFD, b.pid), procs.HostPID(hostProcFD, b.gofer)
 	}
 	return out
 }
@@ -321,7 +322,7 @@ func (l *Launcher) destroy(id string) error {
 		return err
 	}
 	b.view.Lock()
-	kill(b.pid, isSandbox(id))
+	procs.Kill(b.pid, procs.IsSandbox(id))
 	b.view.Unlock()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -337,7 +338,7 @@ func (l *Launcher) remove(b *box) error {
 		}
 		b.c = nil
 	}
-	if err := killAll(b.id); err != nil {
+	if err := procs.KillAll(b.id, bundleDir(b.id)); err != nil {
 		return fmt.Errorf("container %s: destroy: %w", b.id, err)
 	}
 	for _, path := range leftovers(b.id) {
@@ -359,11 +360,11 @@ func (l *Launcher) remove(b *box) error {
 // processes that are not its children; both are settled before.
 func destroyContainer(c *container.Container) error {
 	if c.Sandbox != nil {
-		if pid := c.Sandbox.Pid.Load(); pid != 0 && !killAndWait(pid, isSandbox(c.ID)) {
+		if pid := c.Sandbox.Pid.Load(); pid != 0 && !procs.KillAndWait(pid, procs.IsSandbox(c.ID)) {
 			c.Sandbox.Pid.Store(0)
 		}
 	}
-	if pid := c.GoferPid.Load(); pid != 0 && !killAndWait(pid, isGofer(c.ID)) {
+	if pid := c.GoferPid.Load(); pid != 0 && !procs.KillAndWait(pid, procs.IsGofer(bundleDir(c.ID))) {
 		c.GoferPid.Store(0)
 	}
 	return c.Destroy()

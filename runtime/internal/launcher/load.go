@@ -9,6 +9,7 @@ import (
 
 	"brood/internal/base/errs"
 	"brood/internal/sandbox/driver/gvisor/launch"
+	"brood/runtime/internal/procs"
 
 	"gvisor.dev/gvisor/runsc/boot"
 	"gvisor.dev/gvisor/runsc/container"
@@ -46,7 +47,7 @@ func (l *Launcher) loadBox(id container.FullID) *box {
 	}
 	l.roots.adopt(b.id, c.Spec.Root.Path, c.Spec.Annotations[boot.RootfsPrefix+"source"])
 	pid := c.Sandbox.Pid.Load()
-	if !isSandbox(b.id)(commandLine(pid)) {
+	if !procs.IsSandbox(b.id)(procs.CommandLine(pid)) {
 		// It ended, and the number is nobody's or a stranger's.
 		c.Sandbox.Pid.Store(0)
 		c.GoferPid.Store(0)
@@ -86,7 +87,7 @@ func loadContainer(id container.FullID) (c *container.Container, err error) {
 
 // sweep removes what belongs to no loaded container.
 func (l *Launcher) sweep() error {
-	stray := helperIDs()
+	stray := procs.SandboxIDs()
 	names, err := l.store.Names()
 	if err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"brood/internal/sandbox/driver/gvisor/launch"
 	"brood/runtime/internal/filters"
 	"brood/runtime/internal/keep"
+	"brood/runtime/internal/procs"
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/runsc/version"
@@ -139,8 +140,8 @@ func info() *launch.Info {
 		Protocol:    launch.Protocol,
 		Version:     version.Version(),
 		Arch:        runtime.GOARCH,
-		HolderPID:   hostPID(1),
-		LauncherPID: hostPID(os.Getpid()),
+		HolderPID:   procs.HostPID(hostProcFD, 1),
+		LauncherPID: procs.HostPID(hostProcFD, os.Getpid()),
 		Precompiled: filters.Available(),
 	}
 }

@@ -1,4 +1,10 @@
-package launcher
+// Package procs finds, names and ends the processes that gVisor starts for
+// containers.
+//
+// Numbers in gVisor's state files may be other processes' by now; this package
+// checks who a process is before it does anything to it. It knows processes by
+// their command lines alone and is safe for concurrent use.
+package procs
 
 import (
 	"bytes"
@@ -15,27 +21,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// gVisor's helpers carry the container in their command line: the sandbox as
-// its last word, the file server in the path of its bundle. That tells a
-// process from a stranger that got its number later.
+// Identity tells whether a command line is that of the process meant: gVisor's
+// helpers carry their container in it.
+type Identity func(argv []string) bool
 
-type identity func(argv []string) bool
-
-func isSandbox(id string) identity {
+// IsSandbox knows the sandbox process of container id: it is the last word.
+func IsSandbox(id string) Identity {
 	return func(argv []string) bool {
 		return len(argv) > 1 && argv[0] == "runsc-sandbox" && argv[len(argv)-1] == id
 	}
 }
 
-func isGofer(id string) identity {
-	bundle := bundleDir(id)
+// IsGofer knows the file server by its bundle, which is one word.
+func IsGofer(bundle string) Identity {
 	return func(argv []string) bool {
 		return len(argv) > 1 && argv[0] == "runsc-gofer" && slices.Contains(argv, bundle)
 	}
 }
 
-// commandLine returns pid's words; none for a process that has ended.
-func commandLine(pid int) []string {
+// CommandLine returns pid's words; none for a process that has ended.
+func CommandLine(pid int) []string {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	if err != nil || len(b) == 0 {
 		return nil
@@ -43,8 +48,8 @@ func commandLine(pid int) []string {
 	return strings.Split(string(bytes.TrimRight(b, "\x00")), "\x00")
 }
 
-// alive reports whether pid runs; a zombie does not.
-func alive(pid int) bool {
+// Alive reports whether pid runs; a zombie does not.
+func Alive(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return false
@@ -54,8 +59,8 @@ func alive(pid int) bool {
 	return i > 0 && i+2 < len(b) && b[i+2] != 'Z' && b[i+2] != 'X'
 }
 
-// kill ends pid if it is the process meant, without waiting.
-func kill(pid int, is identity) {
+// Kill ends pid if it is the process meant, without waiting.
+func Kill(pid int, is Identity) {
 	if fd := pinAndKill(pid, is); fd >= 0 {
 		_ = unix.Close(fd)
 	}
@@ -65,7 +70,7 @@ func kill(pid int, is identity) {
 // it, or -1. The descriptor pins the process, so that what is checked is what
 // is killed. A process without a command line is on its way out already, and
 // is taken for the one meant: it is only waited for.
-func pinAndKill(pid int, is identity) int {
+func pinAndKill(pid int, is Identity) int {
 	if pid <= 1 {
 		return -1
 	}
@@ -73,7 +78,7 @@ func pinAndKill(pid int, is identity) int {
 	if err != nil {
 		return -1
 	}
-	argv := commandLine(pid)
+	argv := CommandLine(pid)
 	if len(argv) > 0 && !is(argv) {
 		_ = unix.Close(fd)
 		return -1
@@ -88,13 +93,13 @@ func pinAndKill(pid int, is identity) int {
 // with much memory takes its time to give it back.
 const killWait = 30 * time.Second
 
-// killAndWait ends pid if it is the process meant and waits until it has
+// KillAndWait ends pid if it is the process meant and waits until it has
 // ended. It reports whether gVisor may still take the number for its own: it
 // is our child's until we reap it.
-func killAndWait(pid int, is identity) bool {
+func KillAndWait(pid int, is Identity) bool {
 	fd := pinAndKill(pid, is)
 	if fd < 0 {
-		return isOurChild(pid)
+		return IsOurChild(pid)
 	}
 	defer func() { _ = unix.Close(fd) }()
 	deadline := time.Now().Add(killWait)
@@ -104,7 +109,7 @@ func killAndWait(pid int, is identity) bool {
 			break
 		}
 	}
-	if isOurChild(pid) {
+	if IsOurChild(pid) {
 		return true
 	}
 	// Somebody else reaps it in a moment: the holder, or who waits for its end.
@@ -114,8 +119,8 @@ func killAndWait(pid int, is identity) bool {
 	return false
 }
 
-// isOurChild reports whether pid is a child of this process, ended or not.
-func isOurChild(pid int) bool {
+// IsOurChild reports whether pid is a child of this process, ended or not.
+func IsOurChild(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return false
@@ -124,31 +129,31 @@ func isOurChild(pid int) bool {
 	return len(fields) > 1 && fields[1] == strconv.Itoa(os.Getpid())
 }
 
-// killAll ends every helper of container id that is still there, whatever the
+// KillAll ends every helper of container id that is still there, whatever the
 // state says, and waits until they are gone.
-func killAll(id string) error {
-	sandbox, gofer := isSandbox(id), isGofer(id)
+func KillAll(id, bundle string) error {
+	sandbox, gofer := IsSandbox(id), IsGofer(bundle)
 	either := func(argv []string) bool { return sandbox(argv) || gofer(argv) }
 	for pid := range processes() {
-		if !either(commandLine(pid)) {
+		if !either(CommandLine(pid)) {
 			continue
 		}
-		killAndWait(pid, either)
-		if isOurChild(pid) {
+		KillAndWait(pid, either)
+		if IsOurChild(pid) {
 			_, _ = unix.Wait4(pid, nil, 0, nil)
 		}
-		if alive(pid) && either(commandLine(pid)) {
+		if Alive(pid) && either(CommandLine(pid)) {
 			return errs.New(errs.Internal, "process %d does not end", pid)
 		}
 	}
 	return nil
 }
 
-// helperIDs returns the containers that have a sandbox process.
-func helperIDs() map[string]bool {
+// SandboxIDs returns the containers that have a sandbox process.
+func SandboxIDs() map[string]bool {
 	ids := map[string]bool{}
 	for pid := range processes() {
-		if argv := commandLine(pid); len(argv) > 1 && argv[0] == "runsc-sandbox" {
+		if argv := CommandLine(pid); len(argv) > 1 && argv[0] == "runsc-sandbox" {
 			ids[argv[len(argv)-1]] = true
 		}
 	}
@@ -169,10 +174,10 @@ func processes() map[int]bool {
 	return pids
 }
 
-// hostPID translates a process number into the namespace the holder was
+// HostPID translates a process number into the namespace the holder was
 // started in, by what the /proc of that namespace says of a descriptor that
 // pins the process.
-func hostPID(pid int) int {
+func HostPID(hostProc, pid int) int {
 	if pid <= 0 {
 		return 0
 	}
@@ -181,7 +186,7 @@ func hostPID(pid int) int {
 		return 0
 	}
 	defer func() { _ = unix.Close(fd) }()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/self/fd/%d/self/fdinfo/%d", hostProcFD, fd))
+	b, err := os.ReadFile(fmt.Sprintf("/proc/self/fd/%d/self/fdinfo/%d", hostProc, fd))
 	if err != nil {
 		return 0
 	}

@@ -1,4 +1,4 @@
-package launcher
+package mounts
 
 import (
 	"bufio"
