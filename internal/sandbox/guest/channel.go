@@ -37,6 +37,7 @@ type channel struct {
 	rest  []byte // read behind the guest's answer
 
 	mu     sync.Mutex // serialises writes
+	held   []byte     // a header whose data comes next
 	buf    []byte
 	closed sync.Once
 }
@@ -75,7 +76,14 @@ func (c *channel) Read(p []byte) (int, error) {
 func (c *channel) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.buf = proto.AppendRecords(c.buf[:0], p)
+	// What follows a held header is its data, whatever it looks like.
+	first := len(c.held) == 0
+	c.held = append(c.held, p...)
+	if first && proto.Announces(p) {
+		return len(p), nil
+	}
+	c.buf = proto.AppendRecords(c.buf[:0], c.held)
+	c.held = c.held[:0]
 	if _, err := c.conn.Write(c.buf); err != nil {
 		return 0, err
 	}

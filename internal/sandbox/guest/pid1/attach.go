@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"sync"
 
 	"brood/internal/base/errs"
 	"brood/internal/base/life"
@@ -42,15 +43,15 @@ func (x *exec) detach(a *attachment) {
 	x.changed()
 }
 
-// step is what an attachment has to do next.
+// step is what an attachment has to do next: send wire unless it is empty,
+// then end or wait if it says so.
 type step struct {
-	frame proto.Frame
-	send  bool
-	last  bool
-	wait  <-chan struct{}
+	wire []byte
+	last bool
+	wait <-chan struct{}
 }
 
-// next picks the next frame for a into buf, taking turns between the streams.
+// next appends the next frame for a to buf, taking turns between the streams.
 func (x *exec) next(a *attachment, turn int, buf []byte) step {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -58,21 +59,22 @@ func (x *exec) next(a *attachment, turn int, buf []byte) step {
 		return step{last: true}
 	}
 	if x.attached != a {
-		return step{frame: proto.Frame{Kind: proto.KindDisplaced}, send: true, last: true}
+		return step{wire: proto.AppendFrame(buf, proto.Frame{Kind: proto.KindDisplaced}), last: true}
 	}
 	for k := range 2 {
 		i := (turn + k) % 2
 		r := &x.out[i]
 		a.sent[i] = max(a.sent[i], r.start)
-		if n := copy(buf, r.at(a.sent[i])); n > 0 {
-			f := proto.Frame{Kind: proto.KindStdout + proto.Kind(i), Offset: a.sent[i], Data: buf[:n]}
-			a.sent[i] += uint64(n)
-			return step{frame: f, send: true}
+		data := r.at(a.sent[i])
+		if data = data[:min(len(data), proto.MaxFrame)]; len(data) > 0 {
+			f := proto.Frame{Kind: proto.KindStdout + proto.Kind(i), Offset: a.sent[i], Data: data}
+			a.sent[i] += uint64(len(data))
+			return step{wire: proto.AppendFrame(buf, f)}
 		}
 	}
 	if x.finished {
 		status, _ := json.Marshal(x.child.status) // two plain fields
-		return step{frame: proto.Frame{Kind: proto.KindExit, Data: status}, send: true, last: true}
+		return step{wire: proto.AppendFrame(buf, proto.Frame{Kind: proto.KindExit, Data: status}), last: true}
 	}
 	return step{wait: x.change}
 }
@@ -98,21 +100,17 @@ func (s *Server) serveAttachment(ctx context.Context, st io.ReadWriteCloser, x *
 	_ = g.Wait()   // the acks' goroutine has no error
 }
 
+// frameBuffers are shared, because most attachments have nothing to send most
+// of the time.
+var frameBuffers = sync.Pool{New: func() any { return new([proto.FrameSize]byte) }}
+
 func (s *Server) sendOutput(ctx context.Context, st io.Writer, x *exec, a *attachment) {
-	data := make([]byte, proto.MaxFrame/2)
-	var wire []byte
 	for turn := 0; ; turn++ {
-		todo := x.next(a, turn, data)
-		if todo.send {
-			if s.gate.pass(ctx) != nil {
-				return
-			}
-			wire = proto.AppendFrame(wire[:0], todo.frame)
-			if _, err := st.Write(wire); err != nil {
-				return
-			}
-		}
-		if todo.last {
+		buf := frameBuffers.Get().(*[proto.FrameSize]byte)
+		todo := x.next(a, turn, buf[:0])
+		err := s.sendFrame(ctx, st, todo.wire)
+		frameBuffers.Put(buf)
+		if err != nil || todo.last {
 			return
 		}
 		if todo.wait == nil {
@@ -124,6 +122,18 @@ func (s *Server) sendOutput(ctx context.Context, st io.Writer, x *exec, a *attac
 		case <-todo.wait:
 		}
 	}
+}
+
+// sendFrame sends a frame when user processes are not frozen.
+func (s *Server) sendFrame(ctx context.Context, st io.Writer, wire []byte) error {
+	if len(wire) == 0 {
+		return nil
+	}
+	if err := s.gate.pass(ctx); err != nil {
+		return err
+	}
+	_, err := st.Write(wire)
+	return err
 }
 
 func (x *exec) acknowledge(a *attachment, i int, offset uint64) {

@@ -4,7 +4,10 @@ package pid1
 
 import (
 	"context"
+	"errors"
 	"io"
+	"os"
+	"syscall"
 
 	"brood/internal/base/errs"
 	"brood/internal/sandbox/guest/proto"
@@ -104,7 +107,34 @@ func (s *Server) resize(ctx context.Context, a proto.ResizeArgs) error {
 	if err := resize(x.tty, a.Cols, a.Rows); err != nil {
 		return errs.New(errs.FailedPrecondition, "resize the terminal of exec %s: %w", a.ID, err)
 	}
+	if foreground(x.tty) == 0 {
+		// Such a kernel does not tell the programs either. Whoever does not
+		// care ignores it.
+		return s.signalSession(x.child, syscall.SIGWINCH)
+	}
 	return nil
+}
+
+// signalSession sends a signal to every group of a program's session.
+func (s *Server) signalSession(ch *child, sig syscall.Signal) error {
+	all, err := s.cfg.OS.Processes()
+	if err != nil {
+		return err
+	}
+	groups := map[int]bool{ch.pid: true}
+	for _, p := range all {
+		if p.Session == ch.pid && p.Group > 0 {
+			groups[p.Group] = true
+		}
+	}
+	var failed error
+	for group := range groups {
+		// A group may have ended since it was listed.
+		if err := s.children.signal(ch, group, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+			failed = err
+		}
+	}
+	return failed
 }
 
 func (s *Server) signal(ctx context.Context, a proto.SignalArgs) error {
@@ -112,7 +142,7 @@ func (s *Server) signal(ctx context.Context, a proto.SignalArgs) error {
 	if err != nil {
 		return err
 	}
-	ch, group, err := s.target(a.ID)
+	ch, tty, err := s.target(a.ID)
 	if err != nil {
 		return err
 	}
@@ -120,28 +150,30 @@ func (s *Server) signal(ctx context.Context, a proto.SignalArgs) error {
 		return err
 	}
 	defer s.gate.leave()
-	return s.children.signal(ch, group, sig)
+	if tty == nil {
+		return s.children.signal(ch, 0, sig)
+	}
+	if group := foreground(tty); group != 0 {
+		return s.children.signal(ch, group, sig)
+	}
+	return s.signalSession(ch, sig)
 }
 
-// target returns the child that an id means and, on a terminal, the group in
-// its foreground.
-func (s *Server) target(id string) (*child, int, error) {
+// target returns the child that an id means, and its terminal if it has one.
+func (s *Server) target(id string) (*child, *os.File, error) {
 	if id == proto.MainID {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.main == nil {
-			return nil, 0, errs.New(errs.FailedPrecondition, "the main command was not started")
+			return nil, nil, errs.New(errs.FailedPrecondition, "the main command was not started")
 		}
-		return s.main.child, 0, nil
+		return s.main.child, nil, nil
 	}
 	x, err := s.exec(id)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
-	if x.tty != nil {
-		return x.child, foreground(x.tty), nil
-	}
-	return x.child, 0, nil
+	return x.child, x.tty, nil
 }
 
 func (s *Server) execList() proto.ExecListResult {

@@ -40,7 +40,7 @@ type link struct {
 func newLink(ch io.ReadWriteCloser, magic []byte) *link {
 	return &link{
 		ch: ch, magic: magic, matcher: proto.NewMatcher(magic),
-		buf: make([]byte, 32<<10), nonce: make([]byte, 0, proto.NonceSize),
+		buf: make([]byte, proto.MaxRecord), nonce: make([]byte, 0, proto.NonceSize),
 	}
 }
 
@@ -142,6 +142,7 @@ type session struct {
 	l     *link
 	epoch uint64
 	rest  []byte // of a payload
+	held  []byte // a header whose data is written next; guarded by the write lock
 	once  sync.Once
 	ended chan struct{}
 }
@@ -171,12 +172,21 @@ func (s *session) Write(p []byte) (int, error) {
 		s.l.write.Unlock()
 		return 0, io.ErrClosedPipe
 	}
-	n, err := s.l.ch.Write(p)
+	// What follows a held header is its data, whatever it looks like.
+	first := len(s.held) == 0
+	s.held = append(s.held, p...)
+	if first && proto.Announces(p) {
+		s.l.write.Unlock()
+		return len(p), nil
+	}
+	_, err := s.l.ch.Write(s.held)
+	s.held = s.held[:0]
 	s.l.write.Unlock()
 	if err != nil {
 		<-s.ended
+		return 0, err
 	}
-	return n, err
+	return len(p), nil
 }
 
 func (s *session) stale() bool {

@@ -24,8 +24,9 @@ type OS interface {
 
 // Proc is a process as /proc tells it.
 type Proc struct {
-	PID, PPID int
-	State     byte // letter of proc(5)
+	PID, PPID      int
+	Group, Session int
+	State          byte // letter of proc(5)
 }
 
 // System is the OS of a real sandbox, in which the server is PID 1.

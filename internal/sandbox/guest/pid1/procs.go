@@ -91,15 +91,19 @@ func parseStat(stat []byte) (p Proc, flags uint64, ok bool) {
 	if len(fields) < 7 || len(fields[0]) != 1 {
 		return Proc{}, 0, false
 	}
-	ppid, err := strconv.Atoi(string(fields[1]))
+	var numbers [3]int // parent, group, session
+	for i := range numbers {
+		n, err := strconv.Atoi(string(fields[1+i]))
+		if err != nil {
+			return Proc{}, 0, false
+		}
+		numbers[i] = n
+	}
+	flags, err := strconv.ParseUint(string(fields[6]), 10, 64)
 	if err != nil {
 		return Proc{}, 0, false
 	}
-	flags, err = strconv.ParseUint(string(fields[6]), 10, 64)
-	if err != nil {
-		return Proc{}, 0, false
-	}
-	return Proc{PPID: ppid, State: fields[0][0]}, flags, true
+	return Proc{PPID: numbers[0], Group: numbers[1], Session: numbers[2], State: fields[0][0]}, flags, true
 }
 
 // quiet reports whether a thread in this state runs no more of its program
@@ -119,12 +123,12 @@ func still(pid int) bool {
 	base := "/proc/" + strconv.Itoa(pid) + "/task/"
 	dir, err := os.Open(base)
 	if err != nil {
-		return errors.Is(err, fs.ErrNotExist)
+		return gone(err)
 	}
 	defer dir.Close()
 	names, err := dir.Readdirnames(-1)
 	if err != nil {
-		return false
+		return gone(err)
 	}
 	for _, name := range names {
 		stat, err := os.ReadFile(base + name + "/stat")
@@ -136,6 +140,12 @@ func still(pid int) bool {
 		}
 	}
 	return true
+}
+
+// gone reports whether an error of /proc means that the process is no more:
+// before it is looked up, or after.
+func gone(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH)
 }
 
 // argv reads a process's arguments; those of a zombie are gone.

@@ -23,8 +23,12 @@ type sink interface {
 	wait(ctx context.Context) error
 }
 
-// pumpBuffer is what a pump reads at once, in bytes.
-const pumpBuffer = 16 << 10
+// pumpBuffer is what a pump reads at once, in bytes: all that a pipe holds.
+const pumpBuffer = 64 << 10
+
+// pumpBuffers are shared, because most pumps have nothing to do most of the
+// time.
+var pumpBuffers = sync.Pool{New: func() any { return new([pumpBuffer]byte) }}
 
 // pump moves a program's output from a pipe or terminal into a sink.
 type pump struct {
@@ -34,7 +38,6 @@ type pump struct {
 	sink sink
 
 	mu    sync.Mutex // one reader at a time; reads do not block
-	buf   []byte
 	ended bool
 }
 
@@ -54,7 +57,7 @@ func newPump(f *os.File, g *gate, to sink) (*pump, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &pump{f: f, raw: raw, gate: g, sink: to, buf: make([]byte, pumpBuffer)}, nil
+	return &pump{f: f, raw: raw, gate: g, sink: to}, nil
 }
 
 // run moves bytes until the program's end is closed or ctx ends.
@@ -100,15 +103,17 @@ func (p *pump) now() level {
 func (p *pump) drain(fd int) level {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	buf := pumpBuffers.Get().(*[pumpBuffer]byte)
+	defer pumpBuffers.Put(buf)
 	for !p.ended {
-		room := min(p.sink.room(), len(p.buf))
+		room := min(p.sink.room(), len(buf))
 		if room <= 0 {
 			return full
 		}
-		n, err := unix.Read(fd, p.buf[:room])
+		n, err := unix.Read(fd, buf[:room])
 		switch {
 		case n > 0:
-			p.sink.put(p.buf[:n])
+			p.sink.put(buf[:n])
 		case errors.Is(err, unix.EINTR):
 		case errors.Is(err, unix.EAGAIN):
 			return dry

@@ -35,6 +35,9 @@ func TestStartExecAndLogs(t *testing.T) {
 	if got[logs.Stdout] != "out\n" || got[logs.Stderr] != "err\n" {
 		t.Fatalf("log has %q", got)
 	}
+	if _, err := c.Start(b.ctx, guest.StartArgs{Command: sh("sleep 1000")}); err != nil {
+		t.Fatalf("the main command again after its end: %v", err)
+	}
 	if _, err := c.Start(b.ctx, guest.StartArgs{Command: sh("true")}); !errs.Is(err, errs.AlreadyExists) {
 		t.Fatalf("a second main command: %v", err)
 	}

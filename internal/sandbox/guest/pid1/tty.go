@@ -47,7 +47,8 @@ func terminalSlave(master int) (int, error) {
 	return unix.Open("/dev/pts/"+strconv.Itoa(n), unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 }
 
-// foreground returns a terminal's foreground group, 0 when there is none.
+// foreground returns a terminal's foreground group, 0 when there is none or
+// the kernel does not tell it to who has another terminal (gVisor).
 func foreground(master *os.File) int {
 	group := 0
 	raw, err := master.SyscallConn()

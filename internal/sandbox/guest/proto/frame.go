@@ -22,10 +22,13 @@ const (
 	KindDisplaced Kind = 4 // another attach took over
 )
 
-// MaxFrame bounds a frame's data in bytes.
-const MaxFrame = 32 << 10
-
 const frameHeader = 1 + 8 + 4
+
+// MaxFrame bounds a frame's data in bytes. FrameSize is the most a frame takes on the wire.
+const (
+	FrameSize = 64 << 10
+	MaxFrame  = FrameSize - frameHeader
+)
 
 // Frame is one message of an attached exec.
 type Frame struct {

@@ -163,7 +163,8 @@ type ResizeArgs struct {
 }
 
 // SignalArgs sends a signal (SIGTERM, TERM or 15) to the foreground group of
-// a terminal, else to the program's group. ID may be MainID.
+// a terminal (to all of its session where that is not known: gVisor), else to
+// the program's group. ID may be MainID.
 type SignalArgs struct {
 	ID     string `json:"id"`
 	Signal string `json:"signal"`

@@ -10,12 +10,22 @@ import (
 const (
 	recordHeader = 8
 	// MaxRecord bounds the payload of one record in bytes. It is what the
-	// guest must be able to hold; yamux writes at most a window at once and
-	// larger writes are split.
-	MaxRecord = 32 << 10
+	// guest must be able to hold: a chunk with all headers before it.
+	// Larger writes are split.
+	MaxRecord = MaxChunk + 64
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// muxHeader is the size of the multiplexer's header in bytes.
+const muxHeader = 12
+
+// Announces reports whether p is a header of the multiplexer (yamux's
+// specification: version, type, flags, stream, length) that data follows,
+// which is written next: the two can travel in one piece.
+func Announces(p []byte) bool {
+	return len(p) == muxHeader && p[0] == 0 && p[1] == 0 && binary.BigEndian.Uint32(p[8:]) > 0
+}
 
 // AppendRecords appends p to dst as records.
 func AppendRecords(dst, p []byte) []byte {
