@@ -104,8 +104,11 @@ func (p *Process) Hangup() { p.hangup = true }
 // Catch says that the signal being handled does not end the program.
 func (p *Process) Catch() { p.caught = true }
 
-// Spawn starts a child that shares the output.
+// Spawn makes a child that shares the output. It begins with Run.
 func (p *Process) Spawn(argv ...string) (*Process, error) { return p.spawn(p.out, argv) }
+
+// Run lets a spawned child begin.
+func (p *Process) Run() { p.m.run(p) }
 
 func (p *Process) spawn(out string, argv []string) (*Process, error) {
 	return p.m.spawn(spawning{argv: argv, env: p.Env, cwd: p.Cwd, parent: p.PID, out: out, tty: p.TTY})
