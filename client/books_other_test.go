@@ -3,6 +3,7 @@ package client_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -210,7 +211,7 @@ func unpack(r io.Reader, dir string) (uint64, error) {
 	tr := tar.NewReader(r)
 	for n := uint64(0); ; n++ {
 		h, err := tr.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return n, nil
 		}
 		if err != nil {

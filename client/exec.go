@@ -136,7 +136,7 @@ func (e *Execution) Resize(ctx context.Context, cols, rows uint32) error {
 // Signal sends a signal, by its number on Linux, to the command's process
 // group.
 func (e *Execution) Signal(ctx context.Context, signal int) error {
-	_, err := unary(ctx, e.client.execs.SignalExec, &broodv1.SignalExecRequest{Sandbox: e.sandbox, ExecId: e.id, Signal: int32(signal)}) //nolint:gosec // signals are below 65
+	_, err := unary(ctx, e.client.execs.SignalExec, &broodv1.SignalExecRequest{Sandbox: e.sandbox, ExecId: e.id, Signal: int32(signal)})
 	return err
 }
 

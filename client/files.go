@@ -89,10 +89,9 @@ func (c *Client) CopyFrom(ctx context.Context, sandbox, remote, local string) er
 	if err != nil {
 		return failed(errs.New(errs.NotFound, "%w", err))
 	}
-	defer root.Close()
 	tr := c.GetTar(ctx, sandbox, path.Clean(remote), false)
 	defer tr.Close()
-	return failed(readTar(tr, root, name))
+	return failed(errors.Join(readTar(tr, root, name), root.Close()))
 }
 
 // PutTar unpacks a tar stream into a folder of a sandbox. The names in it are
@@ -145,22 +144,22 @@ func (c *Client) sendPut(ctx context.Context, id string, r io.Reader) error {
 func (c *Client) GetTar(ctx context.Context, sandbox, path string, follow bool) io.ReadCloser {
 	ctx, cancel := context.WithCancel(ctx)
 	s, err := c.files.GetFiles(ctx, connect.NewRequest(&broodv1.GetFilesRequest{Sandbox: sandbox, Path: path, Follow: follow}))
-	return &tarStream{ctx: ctx, cancel: cancel, stream: s, err: err}
+	return &tarStream{stream: s, err: err, cancel: cancel, failed: func(err error) error { return ended(ctx, err) }}
 }
 
 // tarStream joins the pieces of GetFiles.
 type tarStream struct {
-	ctx    context.Context //nolint:containedctx // that of the one call this is
-	cancel context.CancelFunc
 	stream *connect.ServerStreamForClient[broodv1.GetFilesResponse]
 	rest   []byte
 	err    error
+	cancel context.CancelFunc
+	failed func(error) error
 }
 
 func (t *tarStream) Read(p []byte) (int, error) {
 	for len(t.rest) == 0 {
 		if t.err != nil {
-			return 0, ended(t.ctx, t.err)
+			return 0, t.failed(t.err)
 		}
 		if !t.stream.Receive() {
 			if t.err = t.stream.Err(); t.err == nil {

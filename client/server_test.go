@@ -3,7 +3,6 @@ package client_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -211,12 +210,4 @@ func want(t *testing.T, err error, code errs.Code, says string) {
 	if e.Reason == "" || strings.HasPrefix(e.Reason, "DAEMON") || e.Message != err.Error() {
 		t.Fatalf("error %+v", e)
 	}
-}
-
-func names(n int, format string) []string {
-	all := make([]string, n)
-	for i := range all {
-		all[i] = fmt.Sprintf(format, i)
-	}
-	return all
 }

@@ -73,10 +73,10 @@ func (p *pump) send(ctx context.Context, e *Execution) error {
 		}
 	}
 	buf := make([]byte, stdinChunk)
-	for {
+	for ctx.Err() == nil { // until the command has ended, or its caller has gone
 		n, readErr := p.read(ctx, buf)
 		if ctx.Err() != nil {
-			return nil // the command has ended, or its caller has gone
+			continue
 		}
 		if n > 0 {
 			if err := e.writeStdin(ctx, buf[:n]); err != nil {
@@ -92,6 +92,7 @@ func (p *pump) send(ctx context.Context, e *Execution) error {
 		}
 		return errors.Join(readErr, unwanted(ctx, err))
 	}
+	return nil
 }
 
 // read reads unless the sending was stopped: stop either sees that a Read is
@@ -138,14 +139,10 @@ func (e *Execution) writeStdin(ctx context.Context, data []byte) error {
 }
 
 // unwanted drops errors that say only that the command reads no more: it has
-// ended, or closed its input.
+// ended, closed its input, or is no longer watched.
 func unwanted(ctx context.Context, err error) error {
-	switch errs.CodeOf(err) {
-	case errs.OK, errs.FailedPrecondition, errs.NotFound:
-		return nil
+	if ctx.Err() == nil && !errs.Is(err, errs.FailedPrecondition) && !errs.Is(err, errs.NotFound) {
+		return err
 	}
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
+	return nil
 }

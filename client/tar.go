@@ -229,7 +229,7 @@ func (u *unpacker) finish() error {
 }
 
 func (u *unpacker) attributes(name string, h *tar.Header) error {
-	mode := fs.FileMode(h.Mode).Perm() //nolint:gosec // Perm keeps nine bits
+	mode := fs.FileMode(h.Mode).Perm()
 	if err := u.root.Chmod(name, mode); err != nil {
 		return err
 	}

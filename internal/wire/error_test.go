@@ -159,7 +159,7 @@ func TestErrorsPassThrough(t *testing.T) {
 		t.Errorf("a wire error was wrapped again: %v", got)
 	}
 	ours := errs.New(errs.Stale, "late")
-	if wire.FromError(ours) != ours {
+	if got := wire.FromError(ours); !errors.Is(got, ours) || errors.As(errors.Unwrap(got), new(*errs.Error)) {
 		t.Error("an error with a code was wrapped again")
 	}
 	got := wire.FromError(connect.NewError(connect.CodeCanceled, context.Canceled))
