@@ -11,6 +11,39 @@ import (
 type EffectID uint64
 
 // Effect is something that a shell does for a batch.
+//
+// A shell owns one Batch in one loop. First it resolves the sources, checks
+// the names against every machine the batch may go to (Taken), and makes the
+// Batch; then it feeds events, beginning with a Tick. What a Step returns it
+// performs in order, after it has written down what it needs to go on: either
+// the state (MarshalJSON, by rename; records in a log of their own that is cut
+// back to Seq when the state is read), or the event and its time in a journal
+// before the Step (to be stepped through again; only while Rules is the same).
+//
+// In a new process it feeds Restarted with the forks of this batch that run
+// here, before anything else. Effects that may have been lost are then
+// returned again under their old ids: an effect is known by its id and done
+// once.
+//
+// Each effect says how it is answered. Answers may come late, twice or out of
+// order, but one must come: when the machine is gone, that is MachineFailed.
+// This machine does not beat; the shell answers for it within limits of its
+// own, and reports its free memory by Beat when it likes.
+//
+//   - AskMachines: Machines, within 1 s, without those that did not answer.
+//   - Reserve: Reserved or ReserveRefused. A reservation here ends with the
+//     process, elsewhere with its lease.
+//   - EnsureCheckpoint: SyncProgress, then Synced or SyncFailed. A copy of a
+//     Temp source is temporary and held by the batch over there.
+//   - StartFork: ForkReady after the identity is confirmed, or ForkFailed. The
+//     sandbox's record names the token before anything is begun. A limit over
+//     all batches may make a start wait, not fail.
+//   - RemoveFork: ForkRemoved.
+//   - Release, StopCopy, DeleteTempCheckpoint: none; done at least once.
+//   - Emit: none; records go to callers in order, Done is the last.
+//
+// After Done, Step goes on being called for late answers until no start is
+// unaccounted for, so that what they made is removed.
 type Effect interface{ effect() }
 
 // AskMachines asks for a snapshot: answer Machines.

@@ -1,7 +1,8 @@
 package batch
 
 import (
-	"math/rand/v2"
+	"cmp"
+	"crypto/sha256"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,25 +20,20 @@ const (
 // prefixes returns the prefix of each group: its own, else one drawn for its
 // source, the same for all groups of that source.
 func prefixes(groups []Group, total int, seed [32]byte) []string {
-	draw := rand.New(rand.NewChaCha8(seed))
-	drawn := map[string]string{}
 	out := make([]string, len(groups))
+	drawn := map[string]string{}
 	for i, g := range groups {
-		out[i] = g.NamePrefix
-		if out[i] != "" {
-			continue
+		if g.NamePrefix == "" && drawn[g.Source] == "" {
+			drawn[g.Source] = drawnPrefix(g.Source, total, seed)
 		}
-		if _, ok := drawn[g.Source]; !ok {
-			drawn[g.Source] = drawnPrefix(g.Source, total, draw)
-		}
-		out[i] = drawn[g.Source]
+		out[i] = cmp.Or(g.NamePrefix, drawn[g.Source])
 	}
 	return out
 }
 
 // drawnPrefix cuts the source's part so that the longest name of a batch of
 // total forks fits.
-func drawnPrefix(ref string, total int, draw *rand.Rand) string {
+func drawnPrefix(ref string, total int, seed [32]byte) string {
 	_, name, _ := ParseSource(ref) // validated before
 	if d, err := digest.Parse(name); err == nil {
 		name = d.Short()
@@ -46,13 +42,25 @@ func drawnPrefix(ref string, total int, draw *rand.Rand) string {
 	if len(name) > room {
 		name = strings.TrimRight(name[:room], "-")
 	}
-	var b strings.Builder
-	b.WriteString(name)
-	b.WriteByte('-')
-	for range randomLength {
-		b.WriteByte(randomLetters[draw.IntN(len(randomLetters))])
+	return name + "-" + draw(seed, ref)
+}
+
+// draw makes letters of the batch's random bits, others for each source.
+func draw(seed [32]byte, ref string) string {
+	const even = 256 / len(randomLetters) * len(randomLetters) // above it letters would not be equally likely
+	var out []byte
+	sum := sha256.Sum256(append(seed[:], ref...))
+	for {
+		for _, c := range sum {
+			if int(c) < even {
+				out = append(out, randomLetters[int(c)%len(randomLetters)])
+			}
+			if len(out) == randomLength {
+				return string(out)
+			}
+		}
+		sum = sha256.Sum256(sum[:])
 	}
-	return b.String()
 }
 
 // bases returns, for each group, the n of its first fork: n counts over all
