@@ -88,18 +88,22 @@ func (s *Store) build(ctx context.Context, kind Kind, ref string, src source) (i
 			err = errors.Join(err, os.RemoveAll(tmp))
 		}
 	}()
+	at("build:begun")
 	var n notes
 	sum, size, err := s.write(ctx, filepath.Join(tmp, erofsName), src, &n)
 	if err != nil {
 		return Image{}, err
 	}
+	at("build:written")
 	r := record{Ref: ref, Kind: kind, Digest: sum, Size: size, Created: time.Now().UTC(), Notes: n.list()}
 	if err := recordSchema.Write(filepath.Join(tmp, recordName), r, home.Durable); err != nil {
 		return Image{}, err
 	}
+	at("build:recorded")
 	if err := s.publish(tmp, string(sum)); err != nil {
 		return Image{}, err
 	}
+	at("build:published")
 	if img, err = s.load(string(sum)); err != nil {
 		return Image{}, err
 	}
@@ -198,7 +202,7 @@ func (n *notes) list() []string {
 
 // ctxReader ends a long read with its context.
 type ctxReader struct {
-	ctx context.Context //nolint:containedctx // lives as long as one call
+	ctx context.Context // of the one call that this reader lives for
 	r   io.Reader
 }
 

@@ -217,7 +217,9 @@ func (p *plan) copyOne(file, name string, fi fs.FileInfo) error {
 		if n == nil {
 			return nil
 		}
-		p.copies.put(file, now, n)
+		if time.Since(st.ctime) > settleTime { // else a change might not show
+			p.copies.put(file, now, n)
+		}
 	}
 	if p.size += int64(len(n.content)); p.size > maxTotal {
 		return errs.New(errs.ResourceExhausted, "image host: the listed part of /etc is larger than %d bytes", maxTotal)
@@ -310,6 +312,7 @@ func (s *Store) buildHost(p *plan, sum digest.Digest) (img Image, err error) {
 			return Image{}, err
 		}
 	}
+	at("host:written")
 	r := record{
 		Ref: "host", Kind: Host, Digest: sum, Created: time.Now().UTC(), Binds: p.binds,
 		Size: p.size + int64(len(s.guest.Bytes)), Notes: p.notes.list(),
@@ -317,6 +320,7 @@ func (s *Store) buildHost(p *plan, sum digest.Digest) (img Image, err error) {
 	if err := recordSchema.Write(filepath.Join(tmp, recordName), r, home.Volatile); err != nil {
 		return Image{}, err
 	}
+	at("host:recorded")
 	if err := s.publishHost(tmp, hostPrefix+string(sum)); err != nil {
 		return Image{}, err
 	}
@@ -355,6 +359,24 @@ func writePlanned(file string, n *planned) error {
 		return err
 	}
 	return os.Chmod(file, n.mode.Perm())
+}
+
+// Stat returns size and modification time of a file of a host image as it is
+// now, by its path in the sandbox without symlinks: whether what a restored
+// process maps is still what it was.
+func (s *Store) Stat(d digest.Digest, inside string) (size, mtimeNs int64, err error) {
+	img, err := s.Get(d)
+	if err != nil {
+		return 0, 0, err
+	}
+	if img.Root.Host == nil {
+		return 0, 0, errs.New(errs.InvalidArgument, "image %s is not made of this machine's root", d.Short())
+	}
+	fi, err := os.Lstat(HostPath(img.Root.Host, inside))
+	if err != nil {
+		return 0, 0, err
+	}
+	return fi.Size(), fi.ModTime().UnixNano(), nil
 }
 
 // HostPath returns where on this machine a file of a host image lies, by its

@@ -1,3 +1,5 @@
+//go:build linux
+
 package image
 
 import (
@@ -16,18 +18,14 @@ import (
 	"testing"
 	"time"
 
-	reader "github.com/erofs/go-erofs"
-	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zstd"
-	"go.uber.org/goleak"
-
 	"brood/internal/base/digest"
 	"brood/internal/base/errs"
 	"brood/internal/base/life"
 	"brood/internal/home"
+	reader "github.com/erofs/go-erofs"
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var testGuest = func() GuestBinary {
 	b := []byte("guest program " + strings.Repeat("g", 10_000))

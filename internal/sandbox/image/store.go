@@ -188,10 +188,12 @@ func (s *Store) Remove(d digest.Digest, inUse func(digest.Digest) string) error 
 		if mounts, err := mountsBelow(from); err != nil || len(mounts) > 0 {
 			return errors.Join(err, errs.New(errs.FailedPrecondition, "image %s is mounted by a sandbox: remove that first", d.Short()))
 		}
+		at("remove:begun")
 		aside := s.hidden("gone")
 		if err := os.Rename(from, aside); err != nil {
 			return home.DiskError(err, "remove image %s", d.Short())
 		}
+		at("remove:renamed")
 		return home.DiskError(removeTree(aside), "remove image %s", d.Short())
 	}
 	return errs.New(errs.NotFound, "image %s is not here", d.Short())
