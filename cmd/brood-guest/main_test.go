@@ -26,7 +26,27 @@ import (
 	"brood/internal/sandbox/guest/proto"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// program is the built program, made once for all tests.
+var program string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "brood-guest-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	program = filepath.Join(dir, "brood-guest")
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", program, ".")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build the guest: %v: %s\n", err, text)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(dir)
+		os.Exit(code)
+	}))
+}
 
 // limit bounds every wait; a test that is right never gets near it.
 const limit = 60 * time.Second
@@ -54,17 +74,6 @@ type sandbox struct {
 	dir   string
 }
 
-func build(t *testing.T) string {
-	t.Helper()
-	out := filepath.Join(t.TempDir(), "brood-guest")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", out, ".")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
-	if text, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, text)
-	}
-	return out
-}
-
 func boot(t *testing.T) *sandbox {
 	t.Helper()
 	s := &sandbox{t: t, magic: make([]byte, proto.MagicSize), dir: t.TempDir()}
@@ -87,7 +96,7 @@ func boot(t *testing.T) *sandbox {
 		defer f.Close()
 		extra = append(extra, f)
 	}
-	s.cmd = exec.Command("/bin/sh", "-c", world, "sh", s.dir, build(t))
+	s.cmd = exec.Command("/bin/sh", "-c", world, "sh", s.dir, program)
 	s.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), magicEnv + "=" + hex.EncodeToString(s.magic)}
 	s.cmd.Stdout, s.cmd.Stderr, s.cmd.ExtraFiles = diag, diag, extra
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{

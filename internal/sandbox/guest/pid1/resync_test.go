@@ -89,7 +89,7 @@ func TestOutputSurvivesKilledDaemons(t *testing.T) {
 			t.Fatalf("output at %d, expected %d", out.Offset, got.Len())
 		}
 		got.Write(out.Data)
-		if rand.IntN(30) == 0 {
+		if killed == 0 || rand.IntN(8) == 0 {
 			c.Close()
 			killed++
 			c = b.doomed()
