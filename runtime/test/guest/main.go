@@ -28,7 +28,7 @@ func main() {
 	group.Go(func() {
 		for {
 			count.Add(1)
-			time.Sleep(time.Millisecond)
+			time.Sleep(10 * time.Millisecond)
 		}
 	})
 	fmt.Fprintln(os.Stdout, "guest is up")
