@@ -56,7 +56,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 	}
 	return install(ctx, installation{
 		lock: pinned, into: *into, platform: here, stderr: stderr,
-		registry: func(ctx context.Context) (string, error) { return findRegistry(ctx, realSystem()) },
+		registry: func(ctx context.Context) (string, error) { return findRegistry(ctx, realSystem(stderr)) },
 	})
 }
 

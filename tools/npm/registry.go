@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"os/exec"
@@ -16,12 +17,15 @@ import (
 type system struct {
 	env  func(name string) string
 	read func(file string) ([]byte, error)
+	// say tells the user what takes long.
+	say func(line string)
 	// run runs a program and returns what it printed.
 	run func(ctx context.Context, name string, args ...string) (string, error)
 }
 
-func realSystem() system {
-	return system{env: os.Getenv, read: os.ReadFile, run: func(ctx context.Context, name string, args ...string) (string, error) {
+func realSystem(stderr io.Writer) system {
+	say := func(line string) { fmt.Fprintln(stderr, line) }
+	return system{env: os.Getenv, read: os.ReadFile, say: say, run: func(ctx context.Context, name string, args ...string) (string, error) {
 		cmd := exec.CommandContext(ctx, name, args...)
 		cmd.WaitDelay = time.Second
 		out, err := cmd.Output()
@@ -35,7 +39,7 @@ func realSystem() system {
 
 const (
 	askNpm    = 15 * time.Second
-	askPublic = 5 * time.Minute // it may have to be downloaded and built
+	askPublic = 15 * time.Minute // it may have to be downloaded and built
 )
 
 // findRegistry returns the address of the registry, ending in a slash: what
@@ -67,6 +71,7 @@ func findRegistry(ctx context.Context, s system) (string, error) {
 			return a, nil // an npm that answers otherwise has none to tell
 		}
 	}
+	s.say("npm: no registry is set; asking a library for the public one, which takes a while once (NPM_CONFIG_REGISTRY spares it)")
 	v, err := ask(ctx, s, askPublic, "go", "run", "brood/tools/npm/public")
 	if err != nil {
 		return "", fmt.Errorf("no registry is set: set NPM_CONFIG_REGISTRY to the address of an npm registry: %w", err)

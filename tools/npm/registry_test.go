@@ -17,6 +17,7 @@ type machine struct {
 func (m machine) system() system {
 	return system{
 		env: func(name string) string { return m.env[name] },
+		say: func(string) {},
 		read: func(file string) ([]byte, error) {
 			if s, ok := m.files[file]; ok {
 				return []byte(s), nil
