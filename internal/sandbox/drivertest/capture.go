@@ -20,6 +20,7 @@ const captures = 10
 // is like the first.
 func capturesInARow(w *world) {
 	src := w.start("src", "state")
+	src.ask("heap", "16") // much beside what comes and goes
 	var sizes []int64
 	var took []time.Duration
 	for range captures {

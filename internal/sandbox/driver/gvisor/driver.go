@@ -5,14 +5,20 @@ package gvisor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
+	"time"
+
+	"github.com/gofrs/flock"
 
 	"brood/internal/base/errs"
 	"brood/internal/base/id"
+	"brood/internal/base/life"
 	"brood/internal/home"
 	"brood/internal/sandbox"
 	"brood/internal/sandbox/driver/gvisor/launch"
@@ -66,7 +72,7 @@ func (d *Driver) Runtime() id.Runtime { return d.p.Runtime }
 func (d *Driver) Start(ctx context.Context, p sandbox.StartParams) (sandbox.Channel, error) {
 	return d.begin(ctx, beginParams{
 		id: p.ID, runtime: d.p.Runtime, root: p.Root, magic: p.Magic, hostname: p.Hostname, files: p.Files,
-		run: func(c *launch.Client) error { return c.Start(ctx, string(p.ID)) },
+		run: func(ctx context.Context, c *launch.Client) error { return c.Start(ctx, string(p.ID)) },
 	})
 }
 
@@ -74,7 +80,7 @@ func (d *Driver) Start(ctx context.Context, p sandbox.StartParams) (sandbox.Chan
 func (d *Driver) Restore(ctx context.Context, p sandbox.RestoreParams) (sandbox.Channel, error) {
 	return d.begin(ctx, beginParams{
 		id: p.ID, runtime: p.Runtime, root: p.Root, magic: p.Magic, hostname: p.Hostname, files: p.Files,
-		run: func(c *launch.Client) error {
+		run: func(ctx context.Context, c *launch.Client) error {
 			return c.Restore(ctx, launch.Restore{ID: string(p.ID), ImageDir: p.Dir})
 		},
 	})
@@ -87,11 +93,28 @@ type beginParams struct {
 	magic    string
 	hostname string
 	files    sandbox.Files
-	run      func(*launch.Client) error
+	run      func(context.Context, *launch.Client) error
 }
 
-// begin creates a container and runs it; whatever fails, nothing of it stays.
-func (d *Driver) begin(ctx context.Context, p beginParams) (_ sandbox.Channel, err error) {
+// createLimit bounds making a container when its caller is gone already.
+const createLimit = time.Minute
+
+// begin makes a sandbox. When the launcher dies meanwhile, which costs nobody
+// but the request its life, it is made once more by the next one.
+func (d *Driver) begin(ctx context.Context, p beginParams) (sandbox.Channel, error) {
+	ch, err := d.tryBegin(ctx, p)
+	if errs.Is(err, errs.Unavailable) && ctx.Err() == nil {
+		ch, err = d.tryBegin(ctx, p)
+	}
+	return ch, err
+}
+
+// tryBegin creates a container and runs it; whatever fails, nothing of it
+// stays.
+func (d *Driver) tryBegin(ctx context.Context, p beginParams) (_ sandbox.Channel, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	c, err := d.launcher(ctx, p.runtime)
 	if err != nil {
 		return nil, err
@@ -101,54 +124,45 @@ func (d *Driver) begin(ctx context.Context, p beginParams) (_ sandbox.Channel, e
 		return nil, err
 	}
 	defer null.Close()
-	d.remember(p.id, p.runtime)
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, d.Destroy(context.WithoutCancel(ctx), p.id))
-		}
-	}()
-	create := launch.Create{
+	// Not given up with its caller: a container made by a request that nobody
+	// waits for would come after the Destroy that should remove it.
+	patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), createLimit)
+	defer cancel()
+	file, err := c.Create(patient, launch.Create{
 		ID: string(p.id), Root: rootOf(p.root), Hostname: p.hostname,
 		Argv:  []string{GuestPath, "init"},
 		Env:   []string{"BROOD_GUEST_MAGIC=" + p.magic},
 		Files: []*os.File{null, p.files.Diagnostics, p.files.Diagnostics, p.files.Log[0], p.files.Log[1]},
+	})
+	if errs.Is(err, errs.AlreadyExists) || errs.Is(err, errs.InvalidArgument) {
+		return nil, err // nothing was made, and what is there is another's
 	}
-	file, err := c.Create(ctx, create)
-	if errs.Is(err, errs.Unavailable) && d.ended(ctx, p.runtime) {
-		if c, err = d.launcher(ctx, p.runtime); err == nil {
-			file, err = c.Create(ctx, create)
+	d.remember(p.id, p.runtime)
+	if err == nil {
+		if err = errors.Join(ctx.Err(), p.run(ctx, c)); err == nil {
+			return pollable(file)
 		}
+		err = errors.Join(err, file.Close())
 	}
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, file.Close())
-		}
-	}()
-	if err := p.run(c); err != nil {
-		return nil, err
-	}
-	return pollable(file)
+	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), life.UndoLimit)
+	defer cancel()
+	return nil, errors.Join(err, d.Destroy(clean, p.id))
 }
 
 // Capture saves a sandbox into dir.
 func (d *Driver) Capture(ctx context.Context, sb id.Sandbox, dir string) error {
-	c, err := d.of(ctx, sb)
-	if err != nil {
-		return err
-	}
-	return c.Checkpoint(ctx, launch.Checkpoint{ID: string(sb), Dir: dir})
+	return d.ask(ctx, sb, func(c *launch.Client) error {
+		return c.Checkpoint(ctx, launch.Checkpoint{ID: string(sb), Dir: dir})
+	})
 }
 
 // Channel returns one more handle of the channel.
 func (d *Driver) Channel(ctx context.Context, sb id.Sandbox) (sandbox.Channel, error) {
-	c, err := d.of(ctx, sb)
-	if err != nil {
-		return nil, err
-	}
-	file, err := c.Channel(ctx, string(sb))
+	var file *os.File
+	err := d.ask(ctx, sb, func(c *launch.Client) (err error) {
+		file, err = c.Channel(ctx, string(sb))
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -157,36 +171,20 @@ func (d *Driver) Channel(ctx context.Context, sb id.Sandbox) (sandbox.Channel, e
 
 // Destroy ends a sandbox; one that is not there is no error.
 func (d *Driver) Destroy(ctx context.Context, sb id.Sandbox) error {
-	c, err := d.of(ctx, sb)
-	if errs.Is(err, errs.NotFound) {
-		return nil
-	}
-	if err != nil {
+	err := d.ask(ctx, sb, func(c *launch.Client) error { return c.Destroy(ctx, string(sb)) })
+	if err != nil && !errs.Is(err, errs.NotFound) {
 		return err
 	}
-	err = c.Destroy(ctx, string(sb))
-	d.mu.Lock()
-	rt := d.where[sb]
-	d.mu.Unlock()
-	if errs.Is(err, errs.Unavailable) && d.ended(ctx, rt) {
-		err = nil // it ended with its holder
-	}
-	if err == nil {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		delete(d.where, sb)
-	}
-	return err
+	d.forget(sb)
+	return nil
 }
 
 // Wait returns when the sandbox has ended.
 func (d *Driver) Wait(ctx context.Context, sb id.Sandbox) error {
-	c, err := d.of(ctx, sb)
-	if err != nil {
+	return d.ask(ctx, sb, func(c *launch.Client) error {
+		_, err := c.Wait(ctx, string(sb))
 		return err
-	}
-	_, err = c.Wait(ctx, string(sb))
-	return err
+	})
 }
 
 // List asks every launcher that runs.
@@ -197,14 +195,7 @@ func (d *Driver) List(ctx context.Context) ([]sandbox.Live, error) {
 		return nil, err
 	}
 	for _, rt := range runtimes {
-		c, err := d.running(ctx, rt)
-		if errs.Is(err, errs.Unavailable) {
-			continue // its holder ended, and with it everything it had
-		}
-		if err != nil {
-			return nil, err
-		}
-		containers, err := c.List(ctx)
+		containers, err := d.containers(ctx, rt)
 		if err != nil {
 			return nil, err
 		}
@@ -217,6 +208,22 @@ func (d *Driver) List(ctx context.Context) ([]sandbox.Live, error) {
 	return all, nil
 }
 
+// containers are those of one runtime: none when its holder has ended, and
+// with it everything it had.
+func (d *Driver) containers(ctx context.Context, rt id.Runtime) ([]launch.Container, error) {
+	c, err := d.running(ctx, rt)
+	if err == nil {
+		var all []launch.Container
+		if all, err = c.List(ctx); err == nil {
+			return all, nil
+		}
+	}
+	if errs.Is(err, errs.Unavailable) && d.ended(ctx, rt) {
+		return nil, nil
+	}
+	return nil, err
+}
+
 // Close ends the launchers that have nothing left to run.
 func (d *Driver) Close(ctx context.Context) error {
 	runtimes, err := d.inUse()
@@ -225,28 +232,52 @@ func (d *Driver) Close(ctx context.Context) error {
 	}
 	var all error
 	for _, rt := range runtimes {
-		c, err := d.running(ctx, rt)
-		if errs.Is(err, errs.Unavailable) {
-			all = errors.Join(all, os.RemoveAll(d.dir(rt)))
-			continue
-		}
-		if err != nil {
-			all = errors.Join(all, err)
-			continue
-		}
-		containers, err := c.List(ctx)
-		if err == nil && len(containers) == 0 {
-			if err = c.Stop(ctx, false); err == nil {
-				err = os.RemoveAll(d.dir(rt))
-			}
-		}
-		all = errors.Join(all, err, c.Close())
+		all = errors.Join(all, d.letGo(ctx, rt))
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	for _, l := range d.launchers {
+		if l.client != nil {
+			all = errors.Join(all, l.client.Close())
+		}
+	}
 	d.launchers = map[id.Runtime]*launcher{}
 	return all
 }
+
+// letGo ends one launcher and its holder when they have nothing, and removes
+// their folder.
+func (d *Driver) letGo(ctx context.Context, rt id.Runtime) error {
+	release, err := d.lock(ctx, rt)
+	if err != nil {
+		return err
+	}
+	defer release()
+	c, err := d.running(ctx, rt)
+	if err == nil {
+		err = c.Stop(ctx, false)
+	}
+	switch {
+	case errs.Is(err, errs.FailedPrecondition):
+		return nil // it has something
+	case errs.Is(err, errs.Unavailable) && d.ended(ctx, rt), err == nil:
+		return os.RemoveAll(d.dir(rt))
+	}
+	return err
+}
+
+// lock makes the caller the only one, of all processes, that starts or ends a
+// runtime's holder.
+func (d *Driver) lock(ctx context.Context, rt id.Runtime) (release func(), err error) {
+	f := flock.New(d.dir(rt)+".lock", flock.SetPermissions(0o600))
+	if _, err := f.TryLockContext(ctx, lockPatience); err != nil {
+		return nil, fmt.Errorf("lock the runtime in %s: %w", d.dir(rt), err)
+	}
+	return func() { _ = f.Close() }, nil // the file stays: two could hold two locks of one name
+}
+
+// lockPatience is how long to wait between two looks at a lock.
+const lockPatience = 5 * time.Millisecond
 
 // dir is a runtime's run folder. Its name is short: sockets of sandboxes lie
 // below it and their addresses hold 108 bytes.
@@ -269,33 +300,54 @@ func (d *Driver) inUse() ([]id.Runtime, error) {
 	return all, nil
 }
 
-// of returns the launcher that has a sandbox, NotFound when none has.
-func (d *Driver) of(ctx context.Context, sb id.Sandbox) (*launch.Client, error) {
-	d.mu.Lock()
-	rt, known := d.where[sb]
-	d.mu.Unlock()
-	if !known {
-		if _, err := d.List(ctx); err != nil {
-			return nil, err
-		}
-		d.mu.Lock()
-		rt, known = d.where[sb]
-		d.mu.Unlock()
-	}
-	if !known {
-		return nil, errs.New(errs.NotFound, "no launcher has sandbox %s", sb)
+// ask lets f ask the launcher that has a sandbox. NotFound when none has, and
+// when its holder has ended, because everything in it has too.
+func (d *Driver) ask(ctx context.Context, sb id.Sandbox, f func(*launch.Client) error) error {
+	rt, err := d.of(ctx, sb)
+	if err != nil {
+		return err
 	}
 	c, err := d.running(ctx, rt)
-	if errs.Is(err, errs.Unavailable) {
-		return nil, errs.New(errs.NotFound, "the runtime that had sandbox %s has ended: %w", sb, err)
+	if err == nil {
+		err = f(c)
 	}
-	return c, err
+	if errs.Is(err, errs.Unavailable) && d.ended(ctx, rt) {
+		d.forget(sb)
+		return errs.New(errs.NotFound, "the runtime that had sandbox %s has ended: %w", sb, err)
+	}
+	return err
+}
+
+// of returns the runtime that has a sandbox, NotFound when none has.
+func (d *Driver) of(ctx context.Context, sb id.Sandbox) (id.Runtime, error) {
+	known := func() (id.Runtime, bool) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		rt, ok := d.where[sb]
+		return rt, ok
+	}
+	if rt, ok := known(); ok {
+		return rt, nil
+	}
+	if _, err := d.List(ctx); err != nil {
+		return "", err
+	}
+	if rt, ok := known(); ok {
+		return rt, nil
+	}
+	return "", errs.New(errs.NotFound, "no launcher has sandbox %s", sb)
 }
 
 func (d *Driver) remember(sb id.Sandbox, rt id.Runtime) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.where[sb] = rt
+}
+
+func (d *Driver) forget(sb id.Sandbox) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.where, sb)
 }
 
 // slot returns the place of a runtime's connection.
@@ -310,8 +362,9 @@ func (d *Driver) slot(rt id.Runtime) *launcher {
 	return l
 }
 
-// running connects to a runtime's launcher without starting one: Unavailable
-// when none runs.
+// running returns the client of a runtime's launcher without starting one:
+// Unavailable when none runs. A client is good for every launcher in its
+// folder, so it stays when launcher or holder are replaced.
 func (d *Driver) running(ctx context.Context, rt id.Runtime) (*launch.Client, error) {
 	l := d.slot(rt)
 	l.mu.Lock()
@@ -328,29 +381,33 @@ func (d *Driver) running(ctx context.Context, rt id.Runtime) (*launch.Client, er
 }
 
 // ended reports whether a runtime's holder is gone, and with it all it had.
-// The holder has the launcher's socket, so that nobody there means no holder.
+// The holder has the launcher's socket: nobody there means no holder, while
+// one that does not answer is a launcher that dies.
 func (d *Driver) ended(ctx context.Context, rt id.Runtime) bool {
 	c, err := launch.Dial(ctx, d.dir(rt))
 	if err == nil {
 		_ = c.Close()
-		return false
 	}
-	l := d.slot(rt)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.client = nil
-	return errs.Is(err, errs.Unavailable)
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist)
 }
 
-// launcher connects to a runtime's launcher, starting it when none runs.
+// launcher returns the client of a runtime's launcher, which is started when
+// none runs.
 func (d *Driver) launcher(ctx context.Context, rt id.Runtime) (*launch.Client, error) {
 	if c, err := d.running(ctx, rt); err == nil {
-		return c, nil
+		if _, err := c.Info(ctx); !errs.Is(err, errs.Unavailable) {
+			return c, err
+		}
 	}
 	path := d.p.Path(rt)
 	if _, err := os.Stat(path); err != nil {
 		return nil, errs.New(errs.FailedPrecondition, "runtime %s is not here: copy it from where the checkpoint was made (%w)", rt, err)
 	}
+	release, err := d.lock(ctx, rt)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	if err := launch.StartHolder(ctx, launch.StartParams{RuntimePath: path, Dir: d.dir(rt), Log: d.p.Log}); err != nil {
 		return nil, err
 	}
