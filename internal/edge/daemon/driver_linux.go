@@ -9,7 +9,17 @@ import (
 	"brood/internal/payload"
 	"brood/internal/sandbox"
 	"brood/internal/sandbox/driver/gvisor"
+	"brood/internal/sandbox/driver/gvisor/imagecheck"
 )
+
+// filesCheck returns what looks whether a driver's capture is whole; nil for
+// drivers that have no such thing.
+func filesCheck(d sandbox.Driver) func(dir string) error {
+	if d.Name() == gvisor.Name {
+		return imagecheck.Check
+	}
+	return nil
+}
 
 // gvisorDriver is the driver of every daemon: our runtime, installed once.
 func gvisorDriver(h *home.Home) (sandbox.Driver, error) {

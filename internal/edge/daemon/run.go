@@ -132,7 +132,7 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 	}
 	d.host, err = host.Open(ctx, host.Params{
 		Home: d.home, Driver: d.driver, Images: d.images, Checkpoints: d.cps, Log: d.log,
-		Machine: d.machine(fingerprint), Needs: checkpoint.NeedsHere(),
+		Machine: d.machine(fingerprint), Needs: checkpoint.NeedsHere(), CheckFiles: filesCheck(d.driver),
 		IdentityTimeout: time.Duration(d.p.Settings.IdentityTimeout) * time.Second,
 		MaxStarting:     starting, MaxSandboxes: d.p.Settings.MaxSandboxes, MinFree: minFree,
 	})
@@ -161,6 +161,7 @@ func (d *Daemon) machine(fingerprint digest.Digest) checkpoint.Machine {
 		_, err := d.images.Get(b.Digest)
 		return err == nil
 	}
+	m.Stat = func(b checkpoint.Base, path string) (size, mtimeNs int64, err error) { return d.images.Stat(b.Digest, path) }
 	return m
 }
 
