@@ -161,7 +161,9 @@ func (d *Daemon) machine(fingerprint digest.Digest) checkpoint.Machine {
 		_, err := d.images.Get(b.Digest)
 		return err == nil
 	}
-	m.Stat = func(b checkpoint.Base, path string) (size, mtimeNs int64, err error) { return d.images.Stat(b.Digest, path) }
+	m.Stat = func(b checkpoint.Base, path string) (size, mtimeNs int64, err error) {
+		return d.images.Stat(b.Digest, path)
+	}
 	return m
 }
 
