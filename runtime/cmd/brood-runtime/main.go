@@ -17,6 +17,7 @@ import (
 	"brood/runtime/internal/filters"
 	"brood/runtime/internal/holder"
 	"brood/runtime/internal/launcher"
+	"brood/runtime/internal/quiet"
 
 	"github.com/google/subcommands"
 	"gvisor.dev/gvisor/runsc/cli"
@@ -53,6 +54,7 @@ func helper() {
 		os.Exit(128)
 	}
 	filters.Register()
+	quiet.Systrap()
 	cli.Run(map[subcommands.Command]string{
 		new(cmd.Boot):   "",
 		new(cmd.Gofer):  "",
