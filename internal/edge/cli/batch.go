@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -128,7 +129,8 @@ func (a *app) showBatch(r *broodv1.GetBatchResponse) error {
 		return err
 	}
 	var rows [][]string
-	for _, i := range r.GetItems() {
+	items := slices.SortedFunc(slices.Values(r.GetItems()), func(x, y *client.ForkBatchItem) int { return cmp.Compare(x.GetIndex(), y.GetIndex()) })
+	for _, i := range items {
 		state, detail := "ready", took(i.GetForkMs())
 		if failedItem(i) {
 			state, detail = i.GetErrorCode(), oneLine(i.GetError())

@@ -151,19 +151,25 @@ func (b *book) slowestText() string {
 	return s
 }
 
-// closing are the lines at the end: failures, the slowest, the sum.
-func (b *book) closing(p palette) []string {
+// failed lists what failed.
+func (b *book) failed(p palette) []string {
 	var lines []string
 	for n, i := range b.failures {
 		if n == maxFailures {
 			lines = append(lines, p.faint(fmt.Sprintf("and %d more: brood batch info %s", len(b.failures)-n, b.id)))
 			break
 		}
-		lines = append(lines, p.bad("failed")+"  "+itemText(i)[len("failed  "):])
+		lines = append(lines, itemText(p, i))
 	}
+	return lines
+}
+
+// closing are the lines at the end: the slowest, the sum.
+func (b *book) closing(p palette) []string {
 	if b.done == nil {
-		return lines
+		return nil
 	}
+	var lines []string
 	if s := b.slowestText(); s != "" && len(b.times) > 1 {
 		lines = append(lines, p.faint(s))
 	}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -85,7 +84,9 @@ func (a *app) create(ctx context.Context, req *broodv1.CreateSandboxRequest) err
 	status.clear()
 	if err != nil {
 		if begun && ctx.Err() != nil {
-			err = errors.Join(err, leave(ctx, c, req.GetCreate().GetName()))
+			if leaveErr := leave(ctx, c, req.GetCreate().GetName()); leaveErr != nil {
+				return errs.New(errs.Canceled, "interrupted; take back sandbox %s: %s", req.GetCreate().GetName(), leaveErr)
+			}
 		}
 		return err
 	}
@@ -132,7 +133,7 @@ func leave(ctx context.Context, c *client.Client, name string) error {
 			}
 		}
 		if err := pause(ctx, startPause); err != nil {
-			return errs.New(errs.Canceled, "sandbox %s is still being taken back", name)
+			return errs.New(errs.DeadlineExceeded, "it is still there after %s", leaveLimit)
 		}
 	}
 }

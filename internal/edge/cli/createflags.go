@@ -168,10 +168,10 @@ func imageRef(image string) (string, error) {
 	if !prefixed || kind != "dir" && kind != "tar" {
 		kind, path = "", image
 	}
-	local := strings.HasPrefix(path, ".") || strings.HasPrefix(path, "~/") || kind != "" || strings.Contains(path, "/")
-	if !local && image != "" && image != "host" {
+	local := kind != "" || strings.HasPrefix(path, ".") || strings.HasPrefix(path, "/") || strings.HasPrefix(path, "~/")
+	if !local && image != "" && image != "host" { // "app.tar.gz", "build/rootfs"; a bare word may be an image's name
 		st, err := os.Stat(path)
-		local = err == nil && st.Mode().IsRegular() // "app.tar.gz"; a folder's bare name may be an image's
+		local = err == nil && (st.Mode().IsRegular() || strings.Contains(path, "/"))
 	}
 	if !local {
 		return image, nil

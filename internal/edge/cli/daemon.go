@@ -151,7 +151,7 @@ func (a *app) stop(ctx context.Context) (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := c.Shutdown(ctx); err != nil {
+	if err := c.Shutdown(ctx); err != nil && !errs.Is(err, errs.Unavailable) { // it may be gone before it has answered
 		return 0, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, startLimit)

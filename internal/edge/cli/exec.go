@@ -207,7 +207,7 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// ended reports errors that say only that the command is over.
+// execOver reports errors that say only that the command is over.
 func execOver(err error) bool {
 	switch errs.CodeOf(err) {
 	case errs.NotFound, errs.FailedPrecondition:

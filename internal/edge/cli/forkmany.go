@@ -105,6 +105,9 @@ func (a *app) forkMany(ctx context.Context, f *forkManyFlags, source, command []
 		b, err = c.ForkGroups(ctx, groups, &f.options)
 	}
 	if err != nil {
+		if ctx.Err() != nil {
+			a.say("the batch may have begun: \"brood batch ls\" shows it then")
+		}
 		return err
 	}
 	defer b.Close()

@@ -51,7 +51,7 @@ func sandboxFacts(i *broodv1.SandboxInfo) [][2]string {
 		{"forked from", origin(i.GetOrigin())},
 		{"driver", i.GetDriver()},
 		{"runtime", short(i.GetRuntimeHash())},
-		{"command", strings.Join(i.GetCommand(), " ")},
+		{"command", oneLine(strings.Join(i.GetCommand(), " "))},
 		{"exit code", exitCode(i.ExitCode)},
 		{"workdir", i.GetWorkdir()},
 		{"user", i.GetUser()},

@@ -42,7 +42,10 @@ func (d *liveDisplay) tick() error {
 	return d.paint(d.lines(time.Since(d.began), cols, rows))
 }
 
-func (d *liveDisplay) end() error { return d.paint(d.book.closing(d.palette)) }
+// end leaves the failures and the sum on the screen.
+func (d *liveDisplay) end() error {
+	return d.paint(append(d.book.failed(d.palette), d.book.closing(d.palette)...))
+}
 
 // paint replaces what was painted before, in one write.
 func (d *liveDisplay) paint(lines []string) error {

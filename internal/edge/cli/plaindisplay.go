@@ -25,7 +25,7 @@ func (d *plainDisplay) event(e *client.Event) error {
 		}
 		return d.app.text("%s\n", syncText(e.Sync))
 	case e.Item != nil:
-		return d.app.text("%s\n", itemText(e.Item))
+		return d.app.text("%s\n", itemText(palette{}, e.Item))
 	}
 	return nil
 }
@@ -64,9 +64,9 @@ func syncText(p *daemonv1.SnapshotSyncProgress) string {
 	return "copy    " + copyText(p)
 }
 
-func itemText(i *client.ForkBatchItem) string {
+func itemText(p palette, i *client.ForkBatchItem) string {
 	if failedItem(i) {
-		return fmt.Sprintf("failed  %s on %s: %s: %s", i.GetName(), orDash(i.GetHost()), i.GetErrorCode(), oneLine(i.GetError()))
+		return p.bad("failed") + fmt.Sprintf("  %s on %s: %s: %s", i.GetName(), orDash(i.GetHost()), i.GetErrorCode(), oneLine(i.GetError()))
 	}
 	return fmt.Sprintf("ready   %s on %s in %s", i.GetName(), i.GetHost(), took(i.GetForkMs()))
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,6 +39,9 @@ func (a *app) report(err error) int {
 		if status.err == nil {
 			return code
 		}
+	}
+	if errors.Is(err, context.Canceled) {
+		err = errs.New(errs.Canceled, "interrupted")
 	}
 	if a.json {
 		fmt.Fprintf(a.err, "%s\n", errorJSON(err))

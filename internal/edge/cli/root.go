@@ -33,6 +33,7 @@ The daemon that owns the sandboxes is started when a command needs it.`,
 		newImage(a),
 		newDaemon(a),
 		newDoctor(a),
+		newDemo(a),
 		newCompletion(a),
 		newVersion(a),
 	)
@@ -42,7 +43,11 @@ The daemon that owns the sandboxes is started when a command needs it.`,
 	flags.BoolVar(&a.json, "json", false, "write JSON to standard output, and errors as JSON to standard error")
 	flags.StringVar(&a.home, "home", "", "the daemon's `folder` (default $BROOD_HOME, else ~/.brood)")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return errs.New(errs.InvalidArgument, "%w: see \"%s --help\"", err, cmd.CommandPath())
+		hint := ""
+		if strings.Contains(cmd.Use, "[-- ") {
+			hint = " (a command goes after --)"
+		}
+		return errs.New(errs.InvalidArgument, "%w%s: see \"%s --help\"", err, hint, cmd.CommandPath())
 	})
 	return root
 }

@@ -11,7 +11,7 @@ func newVersion(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
 		Short:   "Show the version of this program",
-		Long:    `Show the version of this program. The daemon is not asked: its version is in "brood daemon status".`,
+		Long:    "Show the version of this program. The daemon is not asked: its version is in\n\"brood daemon status\".",
 		Example: "  brood version\n  brood version --json",
 		Args:    takes(0, 0),
 		RunE: interruptible(func(context.Context, []string) error {

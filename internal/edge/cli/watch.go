@@ -69,29 +69,19 @@ type follower struct {
 // follow is the loop of watch: it owns display and crew.
 func (a *app) follow(ctx context.Context, c *client.Client, b *client.Batch, f follower) (err error) {
 	events := make(chan *client.Event) // one at a time: the daemon keeps the rest
+	var readErr error
 	reader := life.NewGroup(ctx)
 	reader.Go("events", func(ctx context.Context) error {
 		defer close(events)
-		for e, err := range b.Events(ctx) {
-			if err != nil {
-				return err
-			}
-			select {
-			case events <- e:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
+		readErr = read(ctx, b, events)
 		return nil
 	})
 	crew := newCrew(ctx, c, f.job)
 	defer func() {
 		crew.stop()
-		if readErr := reader.Stop(); err == nil {
-			err = readErr
-		}
+		_ = reader.Stop() // readErr has it
 		if err == nil {
-			err = ctx.Err()
+			err = readErr
 		}
 	}()
 	ticks := time.NewTicker(repaint)
@@ -123,6 +113,21 @@ func (a *app) follow(ctx context.Context, c *client.Client, b *client.Batch, f f
 			if err := f.show.tick(); err != nil {
 				return err
 			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// read passes events on until the last.
+func read(ctx context.Context, b *client.Batch, to chan<- *client.Event) error {
+	for e, err := range b.Events(ctx) {
+		if err != nil {
+			return err
+		}
+		select {
+		case to <- e:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
