@@ -30,6 +30,7 @@ const (
 type frozen struct {
 	on      bool
 	stopped map[int]bool // stopped by us
+	order   []int        // the same, parents before their children
 	already map[int]bool // stopped before by somebody else: not ours to wake
 	cancel  context.CancelFunc
 }
@@ -145,11 +146,11 @@ func (s *Server) stopRound(ctx context.Context) (int, error) {
 		var waitFor []int
 		for _, p := range level {
 			known := s.frozen.stopped[p.PID] || s.frozen.already[p.PID]
-			if p.State == 'Z' || p.State == 'X' || (known && still(p.PID)) {
+			if p.State == 'Z' || p.State == 'X' || (known && p.still()) {
 				continue
 			}
 			fresh++
-			if !known && p.State == 'T' && still(p.PID) {
+			if !known && p.State == 'T' && p.still() {
 				s.frozen.already[p.PID] = true
 				continue
 			}
@@ -163,7 +164,10 @@ func (s *Server) stopRound(ctx context.Context) (int, error) {
 			if err != nil {
 				return 0, err
 			}
-			s.frozen.stopped[p.PID] = true
+			if !s.frozen.stopped[p.PID] {
+				s.frozen.stopped[p.PID] = true
+				s.frozen.order = append(s.frozen.order, p.PID)
+			}
 			waitFor = append(waitFor, p.PID)
 		}
 		if err := untilStill(ctx, waitFor); err != nil {
@@ -231,27 +235,11 @@ func (s *Server) wakeAll() {
 		// log as it was; writing finds out.
 		_ = s.log.Detect()
 	}
-	all, _ := s.cfg.OS.Processes() // unknown order is better than no thaw
-	order := levels(all)
-	slices.Reverse(order)
-	for _, level := range order {
-		for _, p := range level {
-			s.wake(p.PID)
-		}
-	}
-	for pid := range s.frozen.stopped {
-		s.wake(pid)
+	for _, pid := range slices.Backward(s.frozen.order) {
+		// It cannot have been replaced by another of its number: nothing is
+		// started while frozen but hooks, which a SIGCONT does not disturb.
+		_ = s.cfg.OS.Signal(pid, syscall.SIGCONT) // it may be gone
 	}
 	s.frozen = frozen{}
 	s.gate.open()
-}
-
-// wake continues one process if we stopped it. It cannot have been replaced
-// by another of its number: nothing is started while frozen but hooks, which
-// a SIGCONT does not disturb.
-func (s *Server) wake(pid int) {
-	if s.frozen.stopped[pid] {
-		delete(s.frozen.stopped, pid)
-		_ = s.cfg.OS.Signal(pid, syscall.SIGCONT) // it may be gone
-	}
 }

@@ -27,6 +27,7 @@ type Proc struct {
 	PID, PPID      int
 	Group, Session int
 	State          byte // letter of proc(5)
+	Threads        int
 }
 
 // System is the OS of a real sandbox, in which the server is PID 1.

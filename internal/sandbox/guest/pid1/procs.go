@@ -62,12 +62,13 @@ func ListProcesses() ([]Proc, error) {
 		return nil, err
 	}
 	var all []Proc
+	var buf statBuffer
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
 		if err != nil {
 			continue
 		}
-		stat, err := os.ReadFile("/proc/" + name + "/stat")
+		stat, err := readStat("/proc/"+name+"/stat", &buf)
 		if err != nil {
 			continue // it ended meanwhile
 		}
@@ -80,6 +81,23 @@ func ListProcesses() ([]Proc, error) {
 	return all, nil
 }
 
+// statBuffer holds a line of /proc/PID/stat: some fifty numbers and a name.
+type statBuffer [2 << 10]byte
+
+// readStat reads a line with as few system calls as there can be: a freeze
+// reads each process several times, and the user waits.
+func readStat(path string, buf *statBuffer) ([]byte, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	n, err := unix.Read(fd, buf[:])
+	if e := unix.Close(fd); err == nil {
+		err = e
+	}
+	return buf[:max(n, 0)], err
+}
+
 // parseStat takes what is needed from a line of /proc/PID/stat. The command's
 // name in it may contain spaces and parentheses.
 func parseStat(stat []byte) (p Proc, flags uint64, ok bool) {
@@ -88,7 +106,7 @@ func parseStat(stat []byte) (p Proc, flags uint64, ok bool) {
 		return Proc{}, 0, false
 	}
 	fields := bytes.Fields(stat[i+1:])
-	if len(fields) < 7 || len(fields[0]) != 1 {
+	if len(fields) < 18 || len(fields[0]) != 1 {
 		return Proc{}, 0, false
 	}
 	var numbers [3]int // parent, group, session
@@ -103,7 +121,11 @@ func parseStat(stat []byte) (p Proc, flags uint64, ok bool) {
 	if err != nil {
 		return Proc{}, 0, false
 	}
-	return Proc{PPID: numbers[0], Group: numbers[1], Session: numbers[2], State: fields[0][0]}, flags, true
+	threads, err := strconv.Atoi(string(fields[17]))
+	if err != nil {
+		return Proc{}, 0, false
+	}
+	return Proc{PPID: numbers[0], Group: numbers[1], Session: numbers[2], State: fields[0][0], Threads: threads}, flags, true
 }
 
 // quiet reports whether a thread in this state runs no more of its program
@@ -120,6 +142,23 @@ func quiet(state byte) bool {
 // still reports whether all threads of a process are quiet. One that is gone
 // is.
 func still(pid int) bool {
+	var buf statBuffer
+	stat, err := readStat("/proc/"+strconv.Itoa(pid)+"/stat", &buf)
+	if err != nil {
+		return gone(err)
+	}
+	p, _, ok := parseStat(stat)
+	p.PID = pid
+	return ok && p.still()
+}
+
+// still is the same for a process that was just looked at.
+func (p Proc) still() bool {
+	return quiet(p.State) && (p.Threads <= 1 || threadsStill(p.PID))
+}
+
+func threadsStill(pid int) bool {
+	var buf statBuffer
 	base := "/proc/" + strconv.Itoa(pid) + "/task/"
 	dir, err := os.Open(base)
 	if err != nil {
@@ -131,7 +170,7 @@ func still(pid int) bool {
 		return gone(err)
 	}
 	for _, name := range names {
-		stat, err := os.ReadFile(base + name + "/stat")
+		stat, err := readStat(base+name+"/stat", &buf)
 		if err != nil {
 			continue
 		}
@@ -174,7 +213,8 @@ func (s *Server) ps() (proto.PsResult, error) {
 		return proto.PsResult{}, err
 	}
 	result := proto.PsResult{Processes: []proto.Process{}}
-	if stat, err := os.ReadFile("/proc/self/stat"); err == nil {
+	var buf statBuffer
+	if stat, err := readStat("/proc/self/stat", &buf); err == nil {
 		if p, _, ok := parseStat(stat); ok {
 			all = append(all, Proc{PID: os.Getpid(), PPID: p.PPID, State: p.State})
 		}

@@ -1,0 +1,254 @@
+package pack
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"brood/internal/base/errs"
+)
+
+func open(t *testing.T, dir string) *os.Root {
+	t.Helper()
+	r, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+// stream makes a tar stream of headers; files contain their own name.
+func stream(t *testing.T, headers ...tar.Header) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, h := range headers {
+		if h.Typeflag == tar.TypeReg {
+			h.Size = int64(len(h.Name))
+		}
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		if h.Size > 0 {
+			if _, err := io.WriteString(w, h.Name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func file(name string, mode int64) tar.Header {
+	return tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: mode, ModTime: time.Unix(1e9, 0)}
+}
+
+func TestUnpackReplacesFilesAndMergesFolders(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "d"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{"d/old": "old", "d/f": "before", "target": "safe"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("../target", filepath.Join(dir, "d/link")); err != nil {
+		t.Fatal(err)
+	}
+	in := stream(t,
+		tar.Header{Name: "d/", Typeflag: tar.TypeDir, Mode: 0o777},
+		file("d/f", 0o4755), file("d/link", 0o644), file("deep/er/g", 0o600),
+		tar.Header{Name: "ro/", Typeflag: tar.TypeDir, Mode: 0o555, ModTime: time.Unix(2e9, 0)},
+		file("ro/in", 0o444),
+		tar.Header{Name: "hard", Typeflag: tar.TypeLink, Linkname: "d/f"},
+		tar.Header{Name: "hard", Typeflag: tar.TypeLink, Linkname: "d/f"},
+	)
+	stats, err := Unpack(bytes.NewReader(in), open(t, dir), Options{})
+	if err != nil || stats.Entries != 8 {
+		t.Fatalf("%+v, %v", stats, err)
+	}
+	for name, want := range map[string]string{"d/old": "old", "d/f": "d/f", "d/link": "d/link", "target": "safe", "deep/er/g": "deep/er/g", "ro/in": "ro/in", "hard": "d/f"} {
+		got, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil || string(got) != want {
+			t.Errorf("%s has %q, %v", name, got, err)
+		}
+	}
+	mode := func(name string) os.FileMode {
+		info, err := os.Lstat(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Mode()
+	}
+	if m := mode("d/f"); m != 0o755 {
+		t.Errorf("special bits are kept though nobody asked: %v", m)
+	}
+	if m := mode("d"); m.Perm() != 0o700 {
+		t.Errorf("a folder that was there has mode %v now", m)
+	}
+	if m := mode("ro"); m.Perm() != 0o555 {
+		t.Errorf("ro has mode %v", m)
+	}
+	if info, err := os.Stat(filepath.Join(dir, "ro")); err != nil || info.ModTime().Unix() != 2e9 {
+		t.Errorf("ro has time %v, %v", info.ModTime(), err)
+	}
+	if _, err := Unpack(bytes.NewReader(stream(t, file("s", 0o7711))), open(t, dir), Options{SpecialBits: true}); err != nil {
+		t.Fatal(err)
+	}
+	if m := mode("s"); m != 0o711|os.ModeSetuid|os.ModeSetgid|os.ModeSticky {
+		t.Errorf("special bits: %v", m)
+	}
+	if err := os.Chmod(filepath.Join(dir, "ro"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	noTemp(t, dir)
+}
+
+// noTemp checks that no temporary file is left.
+func noTemp(t *testing.T, dir string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err == nil && strings.HasPrefix(d.Name(), ".brood-") {
+			t.Errorf("%s is left", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestUnpackFailuresLeaveNoHalfFile(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "f"), []byte("before"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	whole := stream(t, file("f", 0o644))
+	for _, tt := range []struct {
+		name string
+		in   io.Reader
+		code errs.Code
+	}{
+		{"cut in the content", bytes.NewReader(whole[:512+1][:512]), errs.DataLoss},
+		{"cut in a header", bytes.NewReader(whole[:100]), errs.DataLoss},
+		{"noise", bytes.NewReader(bytes.Repeat([]byte("noise"), 300)), errs.DataLoss},
+		{"failing", io.MultiReader(bytes.NewReader(whole[:512]), fails{errs.New(errs.Canceled, "stop")}), errs.Canceled},
+	} {
+		if _, err := Unpack(tt.in, open(t, dir), Options{}); !errs.Is(err, tt.code) {
+			t.Errorf("%s: %v (%v)", tt.name, err, errs.CodeOf(err))
+		}
+		if got, err := os.ReadFile(filepath.Join(dir, "f")); err != nil || string(got) != "before" {
+			t.Errorf("%s: f has %q, %v", tt.name, got, err)
+		}
+	}
+	noTemp(t, dir)
+}
+
+type fails struct{ err error }
+
+func (f fails) Read([]byte) (int, error) { return 0, f.err }
+
+func TestPackSkipsWhatIsNoFileAndKeepsLinks(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Link(filepath.Join(dir, "a"), filepath.Join(dir, "b")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("a", filepath.Join(dir, "c")); err != nil {
+		t.Fatal(err)
+	}
+	if err := mkfifo(filepath.Join(dir, "fifo")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(dir, filepath.Join(dir, "..", "top")); err != nil && !errors.Is(err, os.ErrExist) {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	// The path itself may be a link; what is below is not followed.
+	stats, err := Pack(&b, filepath.Join(dir, "..", "top"), "n")
+	if err != nil || stats.Skipped != 1 || stats.Entries != 4 || stats.Bytes != 1 {
+		t.Fatalf("%+v, %v", stats, err)
+	}
+	kinds := map[string]byte{}
+	r := tar.NewReader(&b)
+	for {
+		h, err := r.Next()
+		if err != nil {
+			break
+		}
+		kinds[h.Name] = h.Typeflag
+	}
+	if kinds["n/"] != tar.TypeDir || kinds["n/a"] != tar.TypeReg || kinds["n/b"] != tar.TypeLink || kinds["n/c"] != tar.TypeSymlink || len(kinds) != 4 {
+		t.Fatalf("%q", kinds)
+	}
+	if _, err := Pack(io.Discard, filepath.Join(dir, "none"), "n"); !errs.Is(err, errs.NotFound) {
+		t.Fatalf("nothing there: %v", err)
+	}
+	b.Reset()
+	if _, err := PackLink(&b, filepath.Join(dir, "c"), "n"); err != nil {
+		t.Fatal(err)
+	}
+	if h, err := tar.NewReader(&b).Next(); err != nil || h.Typeflag != tar.TypeSymlink || h.Linkname != "a" {
+		t.Fatalf("%+v, %v", h, err)
+	}
+}
+
+func FuzzUnpack(f *testing.F) {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, h := range []tar.Header{
+		{Name: "d/", Typeflag: tar.TypeDir, Mode: 0o755},
+		{Name: "d/l", Typeflag: tar.TypeSymlink, Linkname: "../../out"},
+		{Name: "d/l/x", Typeflag: tar.TypeReg, Mode: 0o644},
+		{Name: "../out/victim", Typeflag: tar.TypeReg},
+	} {
+		if err := w.WriteHeader(&h); err != nil {
+			f.Fatal(err)
+		}
+	}
+	_ = w.Close()
+	f.Add(b.Bytes())
+	f.Fuzz(func(t *testing.T, in []byte) {
+		base := t.TempDir()
+		inside, out := filepath.Join(base, "in"), filepath.Join(base, "out")
+		for _, dir := range []string{inside, out} {
+			if err := os.Mkdir(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.WriteFile(filepath.Join(out, "victim"), []byte("safe"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = Unpack(bytes.NewReader(in), open(t, inside), Options{SpecialBits: true})
+		entries, err := os.ReadDir(base)
+		if err != nil || len(entries) != 2 {
+			t.Fatalf("beside the root there is %v, %v", entries, err)
+		}
+		entries, err = os.ReadDir(out)
+		if err != nil || len(entries) != 1 {
+			t.Fatalf("outside there is %v, %v", entries, err)
+		}
+		if got, err := os.ReadFile(filepath.Join(out, "victim")); err != nil || string(got) != "safe" {
+			t.Fatalf("outside was changed: %q, %v", got, err)
+		}
+		// Whatever modes were unpacked, the test's folder can be removed.
+		_ = filepath.WalkDir(inside, func(path string, d os.DirEntry, _ error) error {
+			if d != nil && d.IsDir() {
+				_ = os.Chmod(path, 0o700)
+			}
+			return nil
+		})
+	})
+}
