@@ -20,7 +20,9 @@ func restart(w *world) {
 	w.check(err)
 	src.numbered("/tmp/ticks")
 	n := src.count()
-	// The first daemon is gone without a word: it closes nothing.
+	// The first daemon is gone without a word: its descriptors are closed.
+	w.check(src.ch.Close())
+	<-src.c.Done()
 	d := w.Again()
 	all, err := d.List(w.ctx)
 	w.check(err)

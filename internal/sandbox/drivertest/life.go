@@ -89,7 +89,7 @@ func destroyDuring(w *world) {
 	src := w.start("src", "state")
 	src.ask("heap", "64")
 	im := src.capture()
-	for _, delay := range []time.Duration{0, 10 * time.Millisecond, 40 * time.Millisecond, 80 * time.Millisecond} {
+	for _, delay := range []time.Duration{0, 20 * time.Millisecond, 70 * time.Millisecond} {
 		var finished atomic.Bool
 		g := life.NewGroup(w.ctx)
 		g.Go("restore", func(ctx context.Context) error {
@@ -110,7 +110,7 @@ func destroyDuring(w *world) {
 			w.t.Errorf("a fork destroyed %s into its restore (restore was under way: %t) is there", delay, early)
 		}
 	}
-	for _, delay := range []time.Duration{0, 5 * time.Millisecond, 30 * time.Millisecond} {
+	for _, delay := range []time.Duration{0, 15 * time.Millisecond} {
 		f := w.fork("fork", im)
 		f.freeze()
 		dir := w.empty()
@@ -247,7 +247,7 @@ func cancelled(w *world) {
 		"start":   func(ctx context.Context) (*box, error) { return w.tryStart(ctx, w.Driver, "gone") },
 		"restore": func(ctx context.Context) (*box, error) { return w.tryRestore(ctx, w.Driver, "gone", im) },
 	} {
-		for _, after := range []time.Duration{0, time.Millisecond, 5 * time.Millisecond, 25 * time.Millisecond, 60 * time.Millisecond} {
+		for _, after := range []time.Duration{0, 5 * time.Millisecond, 40 * time.Millisecond} {
 			ctx, cancel := context.WithTimeout(w.ctx, after)
 			_, err := make(ctx)
 			cancel()

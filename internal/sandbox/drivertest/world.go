@@ -98,6 +98,7 @@ type box struct {
 	id    id.Sandbox
 	magic string
 	c     *guest.Client
+	ch    sandbox.Channel // below c
 }
 
 // files are a sandbox's files on the host.
@@ -146,7 +147,7 @@ func (w *world) connect(sb id.Sandbox, magic string, ch sandbox.Channel) (*box, 
 		return nil, fmt.Errorf("%s does not answer: %w\n%s", sb, err, w.diagnostics(sb))
 	}
 	w.t.Cleanup(func() { _ = c.Close() }) // may have ended with its sandbox
-	return &box{w: w, id: sb, magic: magic, c: c}, nil
+	return &box{w: w, id: sb, magic: magic, c: c, ch: ch}, nil
 }
 
 func (w *world) diagnostics(sb id.Sandbox) string {

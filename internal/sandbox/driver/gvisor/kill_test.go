@@ -150,8 +150,9 @@ func kill(t *testing.T, pid int) {
 func TestLauncherKilledBetween(t *testing.T) {
 	r := newRig(t)
 	src := r.start("src")
+	var other *guest.Client
 	for _, step := range []func() error{
-		func() error { _, err := r.tryStart(r.d, "other"); return err },
+		func() (err error) { other, err = r.tryStart(r.d, "other"); return err },
 		func() error {
 			dir, err := r.capture("src", src)
 			if err == nil {
@@ -168,11 +169,12 @@ func TestLauncherKilledBetween(t *testing.T) {
 		},
 		func() error { return r.d.Destroy(r.ctx, "fork") },
 		func() error {
-			ch, err := r.d.Channel(r.ctx, "other")
-			if err == nil {
-				_, err = r.connect(ch)
+			err := other.Close()
+			ch, cerr := r.d.Channel(r.ctx, "other")
+			if cerr == nil {
+				_, cerr = r.connect(ch)
 			}
-			return err
+			return errors.Join(err, cerr)
 		},
 	} {
 		launcher, _ := r.pids()
