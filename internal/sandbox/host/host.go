@@ -324,8 +324,12 @@ func (h *Host) openFiles(sb id.Sandbox) (sandbox.Files, error) {
 		return sandbox.Files{}, err
 	}
 	var opened []*os.File
-	for _, p := range []string{f.diagnostics(), f.logs()[0], f.logs()[1]} {
-		file, err := os.OpenFile(p, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	for i, p := range []string{f.diagnostics(), f.logs()[0], f.logs()[1]} {
+		flags := os.O_RDWR | os.O_CREATE
+		if i == 0 {
+			flags |= os.O_APPEND // the log's segments are written at offsets, which append mode refuses
+		}
+		file, err := os.OpenFile(p, flags, 0o600)
 		if err != nil {
 			closeAll(opened)
 			return sandbox.Files{}, err
