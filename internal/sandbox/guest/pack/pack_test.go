@@ -205,6 +205,23 @@ func TestPackSkipsWhatIsNoFileAndKeepsLinks(t *testing.T) {
 	}
 }
 
+// A stream of a few hundred bytes must not become a file of a terabyte.
+func TestUnpackRefusesSparseFiles(t *testing.T) {
+	in := stream(t, tar.Header{
+		Name: "bomb", Typeflag: tar.TypeReg, Mode: 0o644, Format: tar.FormatPAX,
+		PAXRecords: map[string]string{"XXX.sparse.major": "0", "XXX.sparse.minor": "1", "XXX.sparse.numblocks": "1", "XXX.sparse.map": "1099511627776,0", "XXX.sparse.size": "1099511627776"},
+	})
+	// The writer does not write such records itself.
+	in = bytes.ReplaceAll(in, []byte("XXX.sparse"), []byte("GNU.sparse"))
+	dir := t.TempDir()
+	if _, err := Unpack(bytes.NewReader(in), open(t, dir), Options{}); !errs.Is(err, errs.Unsupported) {
+		t.Fatal(err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
+		t.Fatalf("%v, %v", entries, err)
+	}
+}
+
 func FuzzUnpack(f *testing.F) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)

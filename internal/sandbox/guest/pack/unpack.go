@@ -115,6 +115,9 @@ func (u *unpacker) entry(name string, h *tar.Header, body io.Reader) error {
 	case tar.TypeDir:
 		return u.folder(name, h)
 	case tar.TypeReg:
+		if sparse(h) {
+			return errs.New(errs.Unsupported, "sparse files are not copied: a few bytes of them fill a disk")
+		}
 		return u.file(name, h, body)
 	case tar.TypeSymlink:
 		return u.link(name, h, func(temp string) error { return u.root.Symlink(h.Linkname, temp) })
@@ -127,6 +130,17 @@ func (u *unpacker) entry(name string, h *tar.Header, body io.Reader) error {
 	default:
 		return errs.New(errs.Unsupported, "entries of type %q are not copied", h.Typeflag)
 	}
+}
+
+// sparse reports whether a file's content is larger than what the stream
+// holds of it. Pack makes no such entries.
+func sparse(h *tar.Header) bool {
+	for key := range h.PAXRecords {
+		if strings.HasPrefix(key, "GNU.sparse.") {
+			return true
+		}
+	}
+	return false
 }
 
 func (u *unpacker) folder(name string, h *tar.Header) error {
