@@ -29,13 +29,16 @@ testdeps: build ## fetch what the tests drive (Node and its packages, pinned by 
 test: testdeps ## run all tests
 	$(GOTEST) ./...
 	cd runtime && $(GOTEST) ./...
+	cd tools && $(GOTEST) ./...
 
 race: testdeps ## run all tests under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GOTEST) -race ./...
 	cd runtime && CGO_ENABLED=1 $(GOTEST) -race ./...
 
 lint: ## check formatting, vet, the linters, and that other platforms compile
-	@cd tools && go build -o ../.cache/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@cd tools && go build -o ../.cache/ github.com/golangci/golangci-lint/v2/cmd/golangci-lint github.com/bufbuild/buf/cmd/buf
+	./.cache/buf lint
+	./.cache/buf breaking --against api/released.binpb
 	./.cache/golangci-lint run ./...
 	cd runtime && ../.cache/golangci-lint run -c ../.golangci.yml ./...
 	GOARCH=arm64 go vet ./...
@@ -50,7 +53,7 @@ gen: ## generate code from the protocol files
 
 soak: build ## the long tests: all simulation seeds, the fuzzers for a minute each
 	BROOD_SIM_SEEDS=10000 $(GOTEST) -count 1 -run Sim ./internal/sandbox/batch
-	@go run ./tools/fuzzall -time 60s
+	cd tools && go run ./fuzzall -time 60s
 
 clean: ## remove what make made
 	rm -rf bin .cache $(DATA)/brood-*

@@ -13,6 +13,7 @@ import (
 
 func TestMain(m *testing.M) {
 	live.Drivers["older runtime"] = olderDriver
+	live.Drivers["failing restore"] = failingDriver
 	live.Main(m)
 }
 
