@@ -29,7 +29,7 @@ testdeps: build ## fetch what the tests drive (Node and its packages, pinned by 
 test: testdeps ## run all tests
 	$(GOTEST) ./...
 	cd runtime && $(GOTEST) ./...
-	cd tools && $(GOTEST) ./...
+	cd tools && $(GOTEST) ./npm ./fuzzall
 
 race: testdeps ## run all tests under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GOTEST) -race ./...
@@ -53,7 +53,7 @@ gen: ## generate code from the protocol files
 
 soak: build ## the long tests: all simulation seeds, the fuzzers for a minute each
 	BROOD_SIM_SEEDS=10000 $(GOTEST) -count 1 -run Sim ./internal/sandbox/batch
-	cd tools && go run ./fuzzall -time 60s
+	cd tools && go run ./fuzzall -root .. -time 60s
 
 clean: ## remove what make made
 	rm -rf bin .cache $(DATA)/brood-*
