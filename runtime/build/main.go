@@ -5,8 +5,8 @@
 //
 // writes OUT/brood-runtime and OUT/brood-runtime.id, the runtime's hash. The
 // hash is also the version gVisor knows itself by, and gVisor refuses a
-// checkpoint of another version; so it is taken from a first link that has a
-// placeholder in its place, and the second link carries it. A salt goes into
+// checkpoint of another version; so the program is linked with a placeholder
+// of the same length, and its hash is then written over that. A salt goes into
 // the hash: it makes a different runtime of the same source, for tests of an
 // upgrade. Plain leaves out the compiled system call filters, to measure them.
 //
@@ -18,6 +18,7 @@
 package main
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -35,9 +36,8 @@ const (
 	stock         = "gvisor.dev/gvisor/runsc"
 	filtersFile   = "internal/filters/generated.go"
 	versionSymbol = "gvisor.dev/gvisor/runsc/version.version"
-	// The placeholder has the length of a hash, so that both links lay out
-	// alike.
-	placeholder = "00000000000000000000000000000000"
+	// The placeholder has the length of a hash and is found nowhere else.
+	placeholder = "the-hash-of-the-brood-runtime---"
 )
 
 type builder struct {
@@ -88,15 +88,23 @@ func (b *builder) run() (err error) {
 	if err != nil {
 		return err
 	}
-	hash, err := b.firstLink(overlay)
+	content, err := b.link(program, placeholder, overlay)
 	if err != nil {
 		return err
 	}
-	if err := b.link(program, filepath.Join(b.out, "brood-runtime"), hash, overlay); err != nil {
+	hash := b.hash(content)
+	if content, err = stamp(content, hash); err != nil {
+		return err
+	}
+	if err := writeFile(filepath.Join(b.out, "brood-runtime"), content); err != nil {
 		return err
 	}
 	if b.stock {
-		if err := b.link(stock, filepath.Join(b.out, "runsc"), hash, nil); err != nil {
+		content, err := b.link(stock, hash, nil)
+		if err != nil {
+			return err
+		}
+		if err := writeFile(filepath.Join(b.out, "runsc"), content); err != nil {
 			return err
 		}
 	}
@@ -140,40 +148,36 @@ func (b *builder) filters() ([]string, error) {
 	return []string{"-overlay", file}, os.WriteFile(file, replace, 0o600)
 }
 
-// firstLink returns the hash: the first 32 hexadecimal digits of the SHA-256
-// of the program with the placeholder, and of the salt.
-func (b *builder) firstLink(overlay []string) (string, error) {
-	first := filepath.Join(b.temp, "first")
-	if err := b.link(program, first, placeholder, overlay); err != nil {
-		return "", err
-	}
-	content, err := os.ReadFile(first)
-	if err != nil {
-		return "", err
-	}
+// hash is the first 32 hexadecimal digits of the SHA-256 of the program with
+// the placeholder, and of the salt.
+func (b *builder) hash(content []byte) string {
 	h := sha256.New()
 	h.Write(content)
 	h.Write([]byte(b.salt))
-	return hex.EncodeToString(h.Sum(nil))[:len(placeholder)], nil
+	return hex.EncodeToString(h.Sum(nil))[:len(placeholder)]
+}
+
+// stamp puts the hash where the placeholder is.
+func stamp(content []byte, hash string) ([]byte, error) {
+	if n := bytes.Count(content, []byte(placeholder)); n != 1 {
+		return nil, fmt.Errorf("the placeholder of the version is in the program %d times, want once", n)
+	}
+	return bytes.Replace(content, []byte(placeholder), []byte(hash), 1), nil
 }
 
 // link builds pkg as a static, reproducible program with the version in it.
-func (b *builder) link(pkg, out, version string, overlay []string) error {
-	temp := filepath.Join(b.temp, "linked")
+func (b *builder) link(pkg, version string, overlay []string) ([]byte, error) {
+	out := filepath.Join(b.temp, "linked")
 	args := []string{
 		"build", "-trimpath", "-buildvcs=false",
-		"-ldflags", "-s -w -buildid= -X " + versionSymbol + "=" + version,
-		"-o", temp,
+		"-ldflags", "-s -w -buildid= '-X=" + versionSymbol + "=" + version + "'",
+		"-o", out,
 	}
 	args = append(args, overlay...)
 	if _, err := b.goCommand(append(args, pkg)...); err != nil {
-		return err
+		return nil, err
 	}
-	content, err := os.ReadFile(temp)
-	if err != nil {
-		return err
-	}
-	return writeFile(out, content)
+	return os.ReadFile(out)
 }
 
 // writeFile replaces path at once: a program that runs cannot be overwritten.
