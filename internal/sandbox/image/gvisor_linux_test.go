@@ -25,7 +25,7 @@ import (
 )
 
 // patience bounds any one wait; nothing asserts how long things take.
-const patience = 2 * time.Minute
+const patience = 8 * time.Minute
 
 // world is a runtime of our own and the images of one home.
 type world struct {
@@ -119,7 +119,8 @@ func (i *inside) ask(format string, args ...any) string {
 func (i *inside) expect(want, format string, args ...any) {
 	i.t.Helper()
 	if got := i.ask(format, args...); got != want {
-		i.t.Errorf(format+" = %q, want %q", append(args, got, want)...)
+		again := i.ask(format, args...) // tells a wrong file from a wrong moment
+		i.t.Errorf(format+" = %q, then %q, want %q", append(args, got, again, want)...)
 	}
 }
 
