@@ -38,7 +38,7 @@ var allow = map[string][]string{
 	"internal/sandbox/image":                    {"internal/home", "internal/sandbox", "internal/sandbox/image/erofs"},
 	"internal/sandbox/image/erofs":              {},
 	"internal/sandbox/checkpoint":               {"internal/home", "internal/sandbox"},
-	"internal/sandbox/host":                     {"internal/home", "internal/sandbox", "internal/sandbox/checkpoint", "internal/sandbox/image", "internal/sandbox/guest/...", "internal/sandbox/roster"},
+	"internal/sandbox/host":                     {"internal/home", "internal/sandbox", "internal/sandbox/checkpoint", "internal/sandbox/image", "internal/sandbox/guest/...", "internal/sandbox/roster", "internal/sandbox/lease"},
 	"internal/sandbox/drivertest":               {"internal/sandbox", "internal/sandbox/guest/...", "internal/sandbox/image", "internal/home"},
 	"internal/sandbox/drivertest/probe":         {},
 	"internal/sandbox/driver/fake":              {"internal/sandbox", "internal/sandbox/guest/..."},

@@ -50,10 +50,12 @@ type Host struct {
 	group    *life.Group
 	starting chan struct{} // slots
 
+	dropping sync.Mutex // held while unused checkpoints go: one at a time
+
 	mu      sync.Mutex // guards names and what is in it; never held over I/O
 	names   map[id.Name]*entry
 	foreign map[id.Sandbox]bool // records of a newer brood: left alone
-	batches map[id.Batch]int    // that work now
+	batches map[id.Batch]*held  // that work now
 }
 
 // entry is one sandbox in memory.
@@ -82,7 +84,7 @@ func Open(ctx context.Context, p Params) (*Host, error) {
 	h := &Host{
 		p: p, group: life.NewGroup(context.WithoutCancel(ctx)),
 		starting: make(chan struct{}, max(1, p.MaxStarting)),
-		names:    map[id.Name]*entry{}, foreign: map[id.Sandbox]bool{}, batches: map[id.Batch]int{},
+		names:    map[id.Name]*entry{}, foreign: map[id.Sandbox]bool{}, batches: map[id.Batch]*held{},
 	}
 	if err := h.adopt(ctx); err != nil {
 		return nil, errors.Join(err, h.group.Stop())

@@ -149,6 +149,8 @@ func (m *Manager) begin(ctx context.Context, bk *book, req batch.Request) (err e
 	if params.Sources, err = m.save(ctx, bk.rec.ID, found); err != nil {
 		return err
 	}
+	held := m.p.Host.HoldBatch(bk.rec.ID, digestsOf(params.Sources)...)
+	undo.Do(func(context.Context) error { held(); return nil })
 	b, err := batch.New(params)
 	if err != nil {
 		return err
@@ -171,7 +173,7 @@ func (m *Manager) begin(ctx context.Context, bk *book, req batch.Request) (err e
 	m.mu.Lock()
 	m.books[bk.rec.ID] = bk
 	m.mu.Unlock()
-	m.run(&worker{m: m, b: b, bk: bk, j: j, release: release}, batch.Tick{})
+	m.run(&worker{m: m, b: b, bk: bk, j: j, release: func() { held(); release() }}, batch.Tick{})
 	return nil
 }
 
@@ -304,7 +306,7 @@ func (m *Manager) goOn(bk *book) error {
 	if err != nil {
 		return err
 	}
-	w := &worker{m: m, b: b, bk: bk, j: j, release: m.p.Host.HoldBatch(bk.rec.ID)}
+	w := &worker{m: m, b: b, bk: bk, j: j, release: m.p.Host.HoldBatch(bk.rec.ID, digestsOf(bk.rec.Sources)...)}
 	m.run(w, batch.Restarted{Alive: m.alive(bk.rec.ID)})
 	return nil
 }

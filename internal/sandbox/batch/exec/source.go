@@ -95,6 +95,14 @@ func sourcesOf(all []found) []batch.Source {
 	return sources
 }
 
+func digestsOf(sources []batch.Source) []digest.Digest {
+	all := make([]digest.Digest, len(sources))
+	for i, s := range sources {
+		all[i] = s.Digest
+	}
+	return all
+}
+
 func source(f found, cp checkpoint.Checkpoint, temp bool) batch.Source {
 	return batch.Source{
 		Ref: f.ref, Checkpoint: string(cp.Name), Digest: cp.Digest, MemoryMiB: f.memory,

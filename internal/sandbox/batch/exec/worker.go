@@ -28,8 +28,11 @@ func (m *Manager) run(w *worker, first batch.Event) {
 	m.group.Go("batch", func(ctx context.Context) error {
 		defer w.bk.finish()
 		defer close(w.bk.stopped)
-		defer w.release()
 		err := errors.Join(w.loop(ctx, first), w.j.close())
+		w.release()
+		if w.b.Done() {
+			err = errors.Join(err, m.p.Host.DropUnused())
+		}
 		if err != nil && ctx.Err() == nil {
 			// The books cannot be written: the batch stands still rather than
 			// do what nobody could read later. The daemon goes on.
