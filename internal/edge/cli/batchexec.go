@@ -12,8 +12,9 @@ func newBatchExec(a *app) *cobra.Command {
 	var f execFlags
 	var parallel int
 	cmd := &cobra.Command{
-		Use:   "exec BATCH [--] COMMAND...",
-		Short: "Run a command in every fork of a batch",
+		Use:                   "exec [flags] BATCH [--] COMMAND...",
+		DisableFlagsInUseLine: true,
+		Short:                 "Run a command in every fork of a batch",
 		Long: `Run a command in every ready fork of a batch. Flags go before BATCH. Output is
 collected and shown when the command ends in a fork, with the fork's name in
 front of each line; the exit code is 1 when it failed in any.`,

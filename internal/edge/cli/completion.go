@@ -11,8 +11,9 @@ import (
 	"brood/client"
 )
 
-// completionLimit bounds how long a pressed Tab key may take.
-const completionLimit = time.Second
+// completionLimit bounds how long a pressed Tab key waits for a daemon that
+// does not answer.
+const completionLimit = 5 * time.Second
 
 func newCompletion(a *app) *cobra.Command {
 	cmd := &cobra.Command{

@@ -20,8 +20,9 @@ const leaveLimit = 30 * time.Second
 func newCreate(a *app) *cobra.Command {
 	var f createFlags
 	cmd := &cobra.Command{
-		Use:   "create [IMAGE] [-- COMMAND...]",
-		Short: "Make a sandbox",
+		Use:                   "create [flags] [IMAGE] [-- COMMAND...]",
+		DisableFlagsInUseLine: true,
+		Short:                 "Make a sandbox",
 		Long: `Make a sandbox and wait until it is ready. Its name is printed.
 
 IMAGE is one of:

@@ -53,8 +53,9 @@ func (f *execFlags) options(argv []string) (client.ExecOptions, error) {
 func newExec(a *app) *cobra.Command {
 	var f execFlags
 	cmd := &cobra.Command{
-		Use:   "exec [FLAGS] NAME [--] COMMAND...",
-		Short: "Run a command in a sandbox",
+		Use:                   "exec [flags] NAME [--] COMMAND...",
+		DisableFlagsInUseLine: true,
+		Short:                 "Run a command in a sandbox",
 		Long: `Run a command in a sandbox. Flags go before NAME; what follows is the command.
 
 The exit code is the command's own: 128 and the signal's number when one ended

@@ -16,8 +16,9 @@ import (
 func newForkMany(a *app) *cobra.Command {
 	var f forkManyFlags
 	cmd := &cobra.Command{
-		Use:   "fork-many SOURCE COUNT [-- COMMAND...]",
-		Short: "Fork a checkpoint or a sandbox many times",
+		Use:                   "fork-many [flags] SOURCE COUNT [-- COMMAND...]",
+		DisableFlagsInUseLine: true,
+		Short:                 "Fork a checkpoint or a sandbox many times",
 		Long: `Start COUNT sandboxes that go on from SOURCE, a checkpoint or else a sandbox;
 checkpoint:NAME and sandbox:NAME say which. A sandbox is saved once for the
 batch, and that goes with the last of its forks. Several sources at once are
