@@ -1,7 +1,7 @@
 // Command build makes the runtime program. It needs nothing but the Go
 // toolchain.
 //
-//	go run ./build [--salt TEXT] [--plain] [--stock] OUT
+//	go run ./build [--arch ARCH] [--salt TEXT] [--plain] [--stock] OUT
 //
 // writes OUT/brood-runtime and OUT/brood-runtime.id, the runtime's hash. The
 // hash is also the version gVisor knows itself by, and gVisor refuses a
@@ -13,8 +13,10 @@
 // Stock writes OUT/runsc too: gVisor's own command of the same module version,
 // with the same version string, as the floor that benchmarks compare with.
 //
-// GOOS is always linux; GOARCH chooses the machine. Filters are compiled by
-// running a program, so a build for another machine goes without them.
+// The program is always for linux; the architecture is this machine's unless
+// given (a flag, because $GOARCH would make go run build this command for it).
+// Filters are compiled by running a program, so a build for another machine
+// goes without them.
 package main
 
 import (
@@ -43,20 +45,21 @@ const (
 type builder struct {
 	out, salt    string
 	plain, stock bool
+	arch         string
 
 	root string // the runtime module
 	temp string
-	arch string
 }
 
 func main() {
 	var b builder
 	flag.StringVar(&b.salt, "salt", "", "text that goes into the hash")
+	flag.StringVar(&b.arch, "arch", runtime.GOARCH, "build for this architecture")
 	flag.BoolVar(&b.plain, "plain", false, "leave out the compiled system call filters")
 	flag.BoolVar(&b.stock, "stock", false, "write gVisor's own runsc too")
 	flag.Parse()
 	if flag.NArg() != 1 {
-		fmt.Fprintln(os.Stderr, "usage: build [--salt TEXT] [--plain] [--stock] OUT")
+		fmt.Fprintln(os.Stderr, "usage: build [--arch ARCH] [--salt TEXT] [--plain] [--stock] OUT")
 		os.Exit(2)
 	}
 	b.out = flag.Arg(0)
@@ -75,9 +78,6 @@ func (b *builder) run() (err error) {
 	}
 	if b.root, err = moduleRoot(); err != nil {
 		return err
-	}
-	if b.arch = os.Getenv("GOARCH"); b.arch == "" {
-		b.arch = runtime.GOARCH
 	}
 	if b.temp, err = os.MkdirTemp("", "brood-runtime-"); err != nil {
 		return err

@@ -20,8 +20,8 @@ import (
 const maxIdle = 8
 
 // Client asks one launcher. It is safe for concurrent use. Requests that
-// change nothing, or nothing twice, are tried again once when the launcher
-// dies meanwhile; others report Unavailable, and the caller finds out with
+// change nothing, or nothing twice, are tried again when the launcher dies
+// meanwhile; others report Unavailable, and the caller finds out with
 // List what became of them.
 type Client struct {
 	dir string
@@ -193,12 +193,21 @@ func waitGone(ctx context.Context, pidfd int) error {
 	}
 }
 
-// ask sends one request and returns the answer. Again allows one more try.
-func (c *Client) ask(ctx context.Context, req *Request, files []*os.File, again bool) (*Response, []*os.File, error) {
+// A request that may be repeated is tried so often: once on a connection that
+// a launcher left behind, once on one that a dying launcher still accepted, and
+// the rest for a launcher that dies at its start.
+const (
+	maxTries   = 5
+	retryPause = 10 * time.Millisecond // doubles each time
+)
+
+// ask sends one request and returns the answer. When it may be repeated it is
+// tried again as long as the launcher goes away.
+func (c *Client) ask(ctx context.Context, req *Request, files []*os.File, repeat bool) (*Response, []*os.File, error) {
 	if err := req.Validate(len(files)); err != nil {
 		return nil, nil, err
 	}
-	for {
+	for try := 1; ; try++ {
 		conn, err := c.take(ctx)
 		if err != nil {
 			return nil, nil, err
@@ -206,14 +215,28 @@ func (c *Client) ask(ctx context.Context, req *Request, files []*os.File, again 
 		resp, got, err := c.exchange(ctx, conn, req, files)
 		if err != nil && resp == nil {
 			_ = conn.Close()
-			if again && ctx.Err() == nil && errs.Is(err, errs.Unavailable) {
-				again = false
-				continue
+			if !repeat || try == maxTries || !errs.Is(err, errs.Unavailable) {
+				return nil, nil, err
 			}
-			return nil, nil, err
+			if !pause(ctx, retryPause<<(try-1)) {
+				return nil, nil, fmt.Errorf("%s: %w", req.Op, ctx.Err())
+			}
+			continue
 		}
 		c.put(conn)
 		return resp, got, err
+	}
+}
+
+// pause reports whether d went by before the context ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
