@@ -44,7 +44,8 @@ lint: ## check formatting, vet, the linters, and that other platforms compile
 	GOARCH=arm64 go vet ./...
 	GOOS=darwin go build ./...
 
-bench: build ## measure forks against a bare runsc, in one run
+bench: build ## measure forks against a bare runsc, in one run (as root)
+	@cd runtime && go run ./build --stock ../bin/bare && mv ../bin/bare/runsc ../bin/runsc && rm -r ../bin/bare
 	@./bin/brood bench fork --count 32
 
 gen: ## generate code from the protocol files

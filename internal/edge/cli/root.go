@@ -34,6 +34,7 @@ The daemon that owns the sandboxes is started when a command needs it.`,
 		newDaemon(a),
 		newDoctor(a),
 		newDemo(a),
+		newBench(a),
 		newCompletion(a),
 		newVersion(a),
 	)
