@@ -60,7 +60,9 @@ for f in passwd group nsswitch.conf ld.so.cache; do [ -e /etc/$f ] && cp /etc/$f
 echo 00000000000000000000000000000000 > "$1/etc/machine-id"
 echo "127.0.0.1 localhost" > "$1/etc/hosts"
 mount --bind "$1/etc" /etc
-mount -t tmpfs tmpfs /run
+for d in /run /var/lib/dbus; do [ ! -d $d ] || mount -t tmpfs tmpfs $d; done
+echo 00000000000000000000000000000000 > /run/old-id
+[ ! -d /var/lib/dbus ] || cp /run/old-id /var/lib/dbus/machine-id
 exec "$2" init`
 
 // sandbox is a real guest program as PID 1 of its own namespaces.

@@ -170,3 +170,35 @@ func TestEnvironmentFillsInAndLaterWins(t *testing.T) {
 		t.Errorf("%q", env)
 	}
 }
+
+// Without anybody attached a full buffer holds the program only for a while;
+// whoever attaches is told where the output begins that is left.
+func TestImpatientExecDropsItsOldestOutput(t *testing.T) {
+	x := &exec{id: "x", child: &child{pid: 7, done: make(chan struct{})}, change: make(chan struct{})}
+	sink := execSink{x, 0}
+	p := make([]byte, pumpBuffer)
+	for sink.room() >= len(p) {
+		sink.put(p)
+	}
+	if sink.room() > 0 || x.out[0].start != 0 {
+		t.Fatalf("room %d, start %d", sink.room(), x.out[0].start)
+	}
+	x.impatient = true
+	for range 20 {
+		if sink.room() < len(p) {
+			t.Fatal("the program is still held")
+		}
+		sink.put(p)
+	}
+	a, r, err := x.attach([2]uint64{})
+	if err != nil || r.Stdout == 0 || r.Stdout != x.out[0].start || x.out[0].end-r.Stdout != ringSize {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if sink.room() > 0 {
+		t.Fatal("with somebody attached nothing may be dropped")
+	}
+	x.acknowledge(a, 0, x.out[0].end)
+	if sink.room() <= 0 {
+		t.Fatal("what is acknowledged makes no room")
+	}
+}

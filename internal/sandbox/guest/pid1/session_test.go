@@ -4,7 +4,8 @@ package pid1_test
 
 import (
 	"bytes"
-	"strings"
+	"fmt"
+	"os"
 	"testing"
 
 	"brood/internal/base/errs"
@@ -65,6 +66,7 @@ func readLog(t *testing.T, paths [2]string) []logs.Entry {
 
 func TestStartFailuresHaveShellCodes(t *testing.T) {
 	b := newBox(t)
+	b.write("etc/passwd", fmt.Sprintf("#\nbad:x\nme:x:%d:%d::/home/me:/bin/sh\n", os.Getuid(), os.Getgid()), 0o644)
 	c := b.connect()
 	for _, tt := range []struct {
 		argv string
@@ -82,7 +84,7 @@ func TestStartFailuresHaveShellCodes(t *testing.T) {
 		}
 	}
 	// None of them took the id.
-	if out, _, _ := output(b.ctx, t, c, guest.ExecArgs{ID: "x", Command: sh("echo $USER")}); strings.TrimSpace(out) == "" {
-		t.Errorf("USER is empty")
+	if out, _, _ := output(b.ctx, t, c, guest.ExecArgs{ID: "x", Command: sh("echo $USER $HOME")}); out != "me /home/me\n" {
+		t.Errorf("the user is %q", out)
 	}
 }
