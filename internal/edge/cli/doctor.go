@@ -80,8 +80,9 @@ func checkMark(p palette, s daemonv1.CheckStatus) string {
 		return p.bad("error  ")
 	case daemonv1.CheckStatus_CHECK_STATUS_NOT_APPLICABLE:
 		return p.faint("-      ")
+	default:
+		return "?      "
 	}
-	return "?      "
 }
 
 func verdict(checks []*daemonv1.RuntimeCheck) error {

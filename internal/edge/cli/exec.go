@@ -213,6 +213,7 @@ func execOver(err error) bool {
 	switch errs.CodeOf(err) {
 	case errs.NotFound, errs.FailedPrecondition:
 		return true
+	default:
+		return errors.Is(err, context.Canceled)
 	}
-	return errors.Is(err, context.Canceled)
 }
