@@ -1,14 +1,19 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
+	"slices"
+	"strings"
 
 	"connectrpc.com/connect"
 
 	broodv1 "brood/api/brood/v1"
 	daemonv1 "brood/api/cua/daemon/v1"
+	"brood/internal/base/errs"
 	"brood/internal/base/id"
 	"brood/internal/sandbox/batch/exec"
+	"brood/internal/wire"
 )
 
 type batchService struct{ d *Daemon }
@@ -24,7 +29,7 @@ func (s *batchService) ListBatches(context.Context, *connect.Request[broodv1.Lis
 
 // GetBatch returns a batch and the forks that have ended.
 func (s *batchService) GetBatch(_ context.Context, req *connect.Request[broodv1.GetBatchRequest]) (*connect.Response[broodv1.GetBatchResponse], error) {
-	b, err := s.d.batches.Get(id.Batch(req.Msg.GetBatchId()))
+	b, err := s.d.batch(req.Msg.GetBatchId())
 	if err != nil {
 		return nil, err
 	}
@@ -32,12 +37,13 @@ func (s *batchService) GetBatch(_ context.Context, req *connect.Request[broodv1.
 	for _, i := range b.Items() {
 		resp.Items = append(resp.Items, itemMessage(i))
 	}
+	slices.SortFunc(resp.Items, func(x, y *daemonv1.ForkBatchItem) int { return cmp.Compare(x.GetIndex(), y.GetIndex()) })
 	return connect.NewResponse(resp), nil
 }
 
 // AttachBatch replays a batch's events and follows it.
 func (s *batchService) AttachBatch(ctx context.Context, req *connect.Request[broodv1.AttachBatchRequest], stream *connect.ServerStream[broodv1.AttachBatchResponse]) error {
-	b, err := s.d.batches.Get(id.Batch(req.Msg.GetBatchId()))
+	b, err := s.d.batch(req.Msg.GetBatchId())
 	if err != nil {
 		return err
 	}
@@ -48,11 +54,37 @@ func (s *batchService) AttachBatch(ctx context.Context, req *connect.Request[bro
 
 // CancelBatch stops what has not started.
 func (s *batchService) CancelBatch(_ context.Context, req *connect.Request[broodv1.CancelBatchRequest]) (*connect.Response[broodv1.CancelBatchResponse], error) {
-	b, err := s.d.batches.Cancel(id.Batch(req.Msg.GetBatchId()))
+	b, err := s.d.batch(req.Msg.GetBatchId())
 	if err != nil {
 		return nil, err
 	}
+	if b, err = s.d.batches.Cancel(b.ID()); err != nil {
+		return nil, err
+	}
 	return connect.NewResponse(&broodv1.CancelBatchResponse{Batch: batchMessage(b)}), nil
+}
+
+// batch finds a batch by its id, or by a beginning of it that no other has.
+func (d *Daemon) batch(ref string) (exec.Batch, error) {
+	exact, err := d.batches.Get(id.Batch(ref))
+	if err == nil || ref == "" {
+		return exact, err
+	}
+	var found []exec.Batch
+	var ids []string
+	for _, b := range d.batches.List() {
+		if strings.HasPrefix(string(b.ID()), ref) {
+			found, ids = append(found, b), append(ids, string(b.ID()))
+		}
+	}
+	switch len(found) {
+	case 0:
+		return exec.Batch{}, err
+	case 1:
+		return found[0], nil
+	}
+	all := strings.Join(ids, ",")
+	return exec.Batch{}, errs.With(errs.New(errs.InvalidArgument, "several batches begin with %.80q: %s: write more of it", ref, all), wire.MetaCandidates, all)
 }
 
 func batchMessage(b exec.Batch) *broodv1.Batch {

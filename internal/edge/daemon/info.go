@@ -20,7 +20,7 @@ func (s *daemonService) GetInfo(context.Context, *connect.Request[daemonv1.GetIn
 		Version: d.p.Version, Pid: uint32(d.info.PID), SocketPath: d.info.SocketPath,
 		LoopbackUrl: d.info.LoopbackURL, LoopbackToken: d.info.Token,
 		Features:  []string{"sandboxes", "checkpoints", "fork_batch", "driver:" + d.driver.Name()},
-		StartedAt: timestamppb.New(d.started), Executable: executable(), BuildId: buildID(d.p.Version),
+		StartedAt: timestamppb.New(d.started), Executable: d.program, BuildId: d.build,
 	}), nil
 }
 

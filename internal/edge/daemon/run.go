@@ -56,6 +56,8 @@ type Daemon struct {
 	host    *host.Host
 	batches *exec.Manager
 	started time.Time
+	program string // this program's path and build, as they were at the start:
+	build   string // its file may be replaced meanwhile
 	info    wire.Discovery
 	stop    context.CancelFunc
 	streams context.Context // ends when the daemon is told to stop
@@ -78,6 +80,7 @@ func Run(ctx context.Context, p Params) (err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	d := &Daemon{p: p, home: h, started: time.Now(), stop: stop, streams: ctx, puts: newPuts(), creates: newCreates()}
+	d.program, d.build = executable(), buildID(p.Version)
 	if d.log, err = logger(p); err != nil {
 		return err
 	}
