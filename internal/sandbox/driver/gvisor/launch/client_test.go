@@ -37,11 +37,7 @@ func fakeLauncher(t *testing.T, dir string, answer func(n int64, req *Request, f
 	var conns []net.Conn
 	group := life.NewGroup(context.Background())
 	group.Go("accept", func(context.Context) error {
-		for {
-			c, err := l.AcceptUnix()
-			if err != nil {
-				return nil
-			}
+		for c, err := l.AcceptUnix(); err == nil; c, err = l.AcceptUnix() {
 			mu.Lock()
 			conns = append(conns, c)
 			mu.Unlock()
@@ -52,17 +48,19 @@ func fakeLauncher(t *testing.T, dir string, answer func(n int64, req *Request, f
 					var req Request
 					files, err := conn.Receive(&req)
 					if err != nil {
-						return nil
+						break
 					}
 					resp, send := answer(count.Add(1), &req, files)
 					failed := resp == nil || conn.Send(resp, send...) != nil
 					closeAll(files)
 					if failed {
-						return nil
+						break
 					}
 				}
+				return nil
 			})
 		}
+		return nil
 	})
 	t.Cleanup(func() {
 		_ = l.Close()

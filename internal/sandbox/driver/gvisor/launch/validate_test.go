@@ -21,7 +21,7 @@ func TestValidate(t *testing.T) {
 			t.Errorf("%d files: %v", files, err)
 		}
 	}
-	for name, break_ := range map[string]func(*Create){
+	for name, spoil := range map[string]func(*Create){
 		"empty id":         func(c *Create) { c.ID = "" },
 		"long id":          func(c *Create) { c.ID = strings.Repeat("a", 65) },
 		"upper case":       func(c *Create) { c.ID = "A" },
@@ -47,7 +47,7 @@ func TestValidate(t *testing.T) {
 		"many binds":       func(c *Create) { c.Root.Host.Binds = make([]Bind, maxBinds+1) },
 	} {
 		r := good()
-		break_(r.Create)
+		spoil(r.Create)
 		if err := r.Validate(0); !errs.Is(err, errs.InvalidArgument) {
 			t.Errorf("%s: %v", name, err)
 		}
