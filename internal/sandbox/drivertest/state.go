@@ -53,6 +53,7 @@ func state(w *world) {
 		{"Exec", (*scene).exec},
 		{"Disk", (*scene).disk},
 		{"Identity", (*scene).identity},
+		{"Output", (*scene).output},
 	} {
 		w.t.Run(part.name, func(t *testing.T) {
 			outer := w.t
@@ -81,6 +82,7 @@ func (s *scene) prepare() {
 	}
 	b.echo("before")
 	b.want("done", "write", "/tmp/shared", "of-the-source")
+	b.want("done", "say", "before")
 	s.pid = b.ask("pid")
 }
 
@@ -261,6 +263,26 @@ func (s *scene) identity(t *testing.T) {
 		b.want(string(b.id), "hostname")
 		if file := b.read("/run/brood/fork.json"); !strings.Contains(file, `"uuid-`+string(b.id)+`"`) {
 			t.Errorf("fork.json of %s is %s", b.id, file)
+		}
+	}
+}
+
+// output: the main command's goes to files of each one's own, and a fork's
+// begins with the fork.
+func (s *scene) output(t *testing.T) {
+	for _, b := range append(s.forks, s.src) {
+		want := "of-" + string(b.id) + "\n"
+		b.want("done", "say", "of-"+string(b.id))
+		if b == s.src {
+			want = "before\n" + want
+		}
+		var got string
+		s.w.eventually("what "+string(b.id)+" says is in its files", func() bool {
+			got = b.said()
+			return len(got) >= len(want)
+		})
+		if got != want {
+			t.Errorf("%s said %q, not %q", b.id, got, want)
 		}
 	}
 }

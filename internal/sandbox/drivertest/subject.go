@@ -35,8 +35,9 @@ type Subject struct {
 	HeapMiB int
 }
 
-// Run runs the whole suite.
+// Run runs the whole suite; with -short, what takes long is left out.
 func Run(t *testing.T, fresh func(testing.TB) Subject) {
+	long := map[string]bool{"Heap": true, "CapturesInARow": true, "DestroyDuring": true, "ForkOfAFork": true}
 	for _, part := range []struct {
 		name string
 		test func(*world)
@@ -58,7 +59,12 @@ func Run(t *testing.T, fresh func(testing.TB) Subject) {
 		{"Names", names},
 		{"Cancel", cancelled},
 	} {
-		t.Run(part.name, func(t *testing.T) { part.test(newWorld(t, fresh(t))) })
+		t.Run(part.name, func(t *testing.T) {
+			if long[part.name] && testing.Short() {
+				t.Skip("takes long")
+			}
+			part.test(newWorld(t, fresh(t)))
+		})
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"brood/internal/base/id"
 	"brood/internal/sandbox"
 	"brood/internal/sandbox/guest"
+	"brood/internal/sandbox/guest/logs"
 	"brood/internal/sandbox/guest/proto"
 )
 
@@ -101,11 +103,19 @@ type box struct {
 	ch    sandbox.Channel // below c
 }
 
+// logNames are the two files of the main command's output.
+var logNames = [2]string{"output-0", "output-1"}
+
+// file is where a sandbox's file lies on the host.
+func (w *world) file(sb id.Sandbox, name string) string {
+	return filepath.Join(w.dir, string(sb)+"-"+name+".log")
+}
+
 // files are a sandbox's files on the host.
 func (w *world) files(sb id.Sandbox) (sandbox.Files, func(), error) {
 	var all [3]*os.File
-	for i, name := range []string{"guest", "output-0", "output-1"} {
-		f, err := os.OpenFile(filepath.Join(w.dir, fmt.Sprintf("%s-%s.log", sb, name)), os.O_RDWR|os.O_CREATE, 0o600)
+	for i, name := range []string{"guest", logNames[0], logNames[1]} {
+		f, err := os.OpenFile(w.file(sb, name), os.O_RDWR|os.O_CREATE, 0o600)
 		if err != nil {
 			return sandbox.Files{}, nil, err
 		}
@@ -151,7 +161,7 @@ func (w *world) connect(sb id.Sandbox, magic string, ch sandbox.Channel) (*box, 
 }
 
 func (w *world) diagnostics(sb id.Sandbox) string {
-	b, err := os.ReadFile(filepath.Join(w.dir, string(sb)+"-guest.log"))
+	b, err := os.ReadFile(w.file(sb, "guest"))
 	if err != nil {
 		return err.Error()
 	}
@@ -351,6 +361,27 @@ func (b *box) read(path string) string {
 	text, err := onlyFile(strings.NewReader(out.String()))
 	b.w.check(err)
 	return text
+}
+
+// said is the main command's output, from the files on the host.
+func (b *box) said() string {
+	b.w.t.Helper()
+	var paths [2]string
+	for i := range paths {
+		paths[i] = b.w.file(b.id, logNames[i])
+	}
+	r, err := logs.Open(paths)
+	b.w.check(err)
+	defer r.Close()
+	var text strings.Builder
+	for {
+		e, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return text.String()
+		}
+		b.w.check(err)
+		text.Write(e.Data)
+	}
 }
 
 // growing waits until the number at the beginning of a file has grown, and

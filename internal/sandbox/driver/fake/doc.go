@@ -10,5 +10,6 @@
 // A World outlives the Drivers made of it, as a machine outlives a daemon.
 // Hooks put faults and delays where a real runtime has them; Faulty does that
 // for any driver. Everything is safe for concurrent use. Memory is bounded by
-// what programs do: this package guards against no hostile one.
+// what programs do: this package guards against no hostile one. Time is the
+// real one, since the multiplexer shares timers between testing bubbles.
 package fake

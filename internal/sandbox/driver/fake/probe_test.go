@@ -190,6 +190,9 @@ func (s *probe) answer(p *fake.Process, words []string) (string, error) {
 			return "nothing", nil
 		}
 		return string(b), nil
+	case "say":
+		p.Print([]byte(words[1] + "\n"))
+		return "done", nil
 	case "pid":
 		return strconv.Itoa(p.PID), nil
 	case "hostname":

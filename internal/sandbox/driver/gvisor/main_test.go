@@ -132,6 +132,10 @@ func tearDown() error {
 	return errors.Join(err, os.RemoveAll(shared.dir))
 }
 
+// fullEnv, when set, has the ordinary user run all tests. By default it runs
+// those that do not take long: the code is the same, its rights are not.
+const fullEnv = "BROOD_TEST_FULL"
+
 // TestAsOrdinaryUser runs the other tests once more, as nobody special.
 func TestAsOrdinaryUser(t *testing.T) {
 	if os.Geteuid() != 0 {
@@ -161,7 +165,11 @@ func TestAsOrdinaryUser(t *testing.T) {
 	if err := os.Chown(dir, ordinaryUID, ordinaryUID); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(filepath.Join(dir, "tests"), "-test.v", "-test.count=1")
+	args := []string{"-test.v", "-test.count=1"}
+	if os.Getenv(fullEnv) == "" {
+		args = append(args, "-test.short")
+	}
+	cmd := exec.Command(filepath.Join(dir, "tests"), args...)
 	cmd.Dir = dir
 	cmd.Env = []string{
 		"HOME=" + dir, "TMPDIR=" + dir, "PATH=" + os.Getenv("PATH"), probeEnv + "=" + filepath.Join(dir, "probe"),

@@ -22,7 +22,7 @@ import (
 )
 
 // tick is the step of everything that counts.
-const tick = 20 * time.Millisecond
+const tick = 50 * time.Millisecond
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {

@@ -203,6 +203,9 @@ func (s *state) answer(words []string) (string, error) {
 			return "nothing", nil
 		}
 		return string(b), err
+	case "say":
+		_, err := fmt.Println(words[1])
+		return "done", err
 	case "pid":
 		return strconv.Itoa(os.Getpid()), nil
 	case "hostname":
