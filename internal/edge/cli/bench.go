@@ -82,7 +82,7 @@ func newBenchIdle() *cobra.Command {
 		Short:  "Touch memory and wait, in a sandbox",
 		Hidden: true,
 		Args:   takes(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: interruptible(func(ctx context.Context, _ []string) error {
 			if check {
 				_, err := os.Stat(idleReady)
 				return err
@@ -94,9 +94,9 @@ func newBenchIdle() *cobra.Command {
 			if err := os.WriteFile(idleReady, nil, 0o600); err != nil {
 				return err
 			}
-			<-cmd.Context().Done()
+			<-ctx.Done()
 			return fmt.Errorf("%d bytes", len(memory)) // used until here
-		},
+		}),
 	}
 	cmd.Flags().IntVar(&heap, "heap", 8, "`MiB` of memory to touch")
 	cmd.Flags().BoolVar(&check, "check", false, "only say whether another one is ready")

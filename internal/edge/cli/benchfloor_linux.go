@@ -143,7 +143,6 @@ func idle(ctx context.Context, ids []string) (idleCost, error) {
 	var cost idleCost
 	before := 0
 	for _, p := range procs {
-		cost.PSSKiB += pss(p)
 		before += ticks(p)
 	}
 	if err := pause(ctx, idleFor); err != nil {
@@ -152,6 +151,7 @@ func idle(ctx context.Context, ids []string) (idleCost, error) {
 	after := 0
 	for _, p := range procs {
 		after += ticks(p)
+		cost.PSSKiB += pss(p)
 	}
 	cost.PSSKiB /= len(ids)
 	// A tick is 10 ms on every Linux (USER_HZ).

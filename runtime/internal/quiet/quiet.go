@@ -14,6 +14,7 @@ package quiet
 
 import (
 	"context"
+	"runtime/debug"
 	"sync"
 	"time"
 	_ "unsafe" // for go:linkname
@@ -80,11 +81,20 @@ func Systrap() {
 	})
 }
 
-// look decides about spinning as long as the sandbox lives.
+// settled is how many idle looks in a row say that the sandbox has started:
+// two seconds of them.
+const settled = int(2 * time.Second / seldom)
+
+// look decides about spinning as long as the sandbox lives. Once it has
+// started, what the start took is given back: loading a saved kernel leaves
+// megabytes of garbage, which an idle sandbox would keep for good.
 func look() {
-	period, seen := often, uint64(0)
+	period, seen, idle := often, uint64(0), 0
 	for {
 		time.Sleep(period)
+		if idle = idleLooks(idle, period); idle == settled {
+			debug.FreeOSMemory()
+		}
 		fastPathContextLimit = uint32(maxSysmsgThreads * 2)
 		period = next(period, latencies.count() != seen)
 		fastpath.curState(&fastpath)
@@ -92,6 +102,20 @@ func look() {
 		fastpath.usedSentryFastPath.Store(false)
 		seen = latencies.count() // the states reset it at their own time
 	}
+}
+
+// idleLooks counts looks that came after the longest period; once it has
+// reached settled it counts no more.
+func idleLooks(n int, period time.Duration) int {
+	switch {
+	case n > settled:
+		return n
+	case n == settled:
+		return n + 1
+	case period < seldom:
+		return 0
+	}
+	return n + 1
 }
 
 // next is how long to wait for the next look.

@@ -55,3 +55,19 @@ func TestLooksSeldomWhenIdleAndOftenAgain(t *testing.T) {
 		t.Errorf("idle %s, busy %s", period, next(period, true))
 	}
 }
+
+func TestSettlesOnce(t *testing.T) {
+	n, times := 0, 0
+	for i := range 10 * settled {
+		period := seldom
+		if i == settled/2 {
+			period = often // woken up on the way: the count begins anew
+		}
+		if n = idleLooks(n, period); n == settled {
+			times++
+		}
+	}
+	if times != 1 {
+		t.Errorf("settled %d times", times)
+	}
+}
