@@ -126,7 +126,8 @@ var changing = []struct {
 	{regexp.MustCompile(`"\d{4}-\d\d-\d\dT[^"]*Z"`), `"TIME"`},
 	{regexp.MustCompile(`("truncated":\w+,"elapsed_ms"):\d+`), `$1:0`},
 	{regexp.MustCompile(`"pid":\d{2,}`), `"pid":0`},
-	{regexp.MustCompile(`\b\d+s ago`), `Ns ago`},
+	{regexp.MustCompile(`\b\d+[sm] ago`), `Ns ago`},
+	{regexp.MustCompile(`   +`), `  `}, // columns are as wide as what differs
 }
 
 // normal writes a file without what differs from run to run: normal stdout out.
