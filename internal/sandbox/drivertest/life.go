@@ -164,7 +164,7 @@ func wait(w *world) {
 		<-waiting
 		end(b)
 		w.check(g.Wait())
-		if got != nil && !(what == "it was destroyed" && errs.Is(got, errs.NotFound)) {
+		if got != nil && (what != "it was destroyed" || !errs.Is(got, errs.NotFound)) {
 			w.t.Errorf("wait until %s: %v", what, got)
 		}
 		// The connection notices too.

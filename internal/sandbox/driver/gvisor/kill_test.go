@@ -198,7 +198,7 @@ func TestLauncherKilledDuring(t *testing.T) {
 		"capture": func() error { _, err := r.capture("src", src); return err },
 		"destroy": func() error { return r.d.Destroy(r.ctx, "new") },
 	} {
-		for _, after := range []time.Duration{0, 10 * time.Millisecond, 40 * time.Millisecond, 90 * time.Millisecond} {
+		for _, after := range []time.Duration{0, 20 * time.Millisecond, 80 * time.Millisecond} {
 			if what == "destroy" {
 				r.start("new")
 			}

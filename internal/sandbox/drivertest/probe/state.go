@@ -5,10 +5,10 @@ package main
 import (
 	"bufio"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"net"
 	"os"
@@ -227,16 +227,13 @@ func (s *state) fill(mib string) (string, error) {
 		x ^= x << 13
 		x ^= x >> 7
 		x ^= x << 17
-		for j := range 8 {
-			s.heap[i+j] = byte(x >> (8 * j))
-		}
+		binary.LittleEndian.PutUint64(s.heap[i:], x)
 	}
 	return s.sum(), nil
 }
 
 func (s *state) sum() string {
-	sum := sha256.Sum256(s.heap)
-	return fmt.Sprintf("%d %s", len(s.heap)>>20, hex.EncodeToString(sum[:8]))
+	return fmt.Sprintf("%d %08x", len(s.heap)>>20, crc32.Checksum(s.heap, crc32.MakeTable(crc32.Castagnoli)))
 }
 
 // listenBlocking makes a listening socket that the poller does not know.

@@ -37,7 +37,7 @@ func terminal(file string) error {
 		select {
 		case <-hangup:
 			return os.WriteFile(file, []byte("hangup"), 0o644)
-		case <-time.After(tick):
+		case <-time.After(fileTick):
 		}
 		_, err := unix.IoctlGetWinsize(1, unix.TIOCGWINSZ)
 		tty, openErr := os.OpenFile("/dev/tty", os.O_RDWR, 0)
