@@ -49,6 +49,9 @@ nobody else.`,
 			if b.Count < 1 || b.Parallel < 1 || b.Rounds < 1 || b.HeapMiB < 0 {
 				return errs.New(errs.InvalidArgument, "--count, --parallel and --rounds are at least 1, --heap at least 0")
 			}
+			if b.Runsc == "" {
+				b.Runsc = besideMe("runsc")
+			}
 			return a.benchFork(ctx, b)
 		}),
 	}
@@ -57,7 +60,7 @@ nobody else.`,
 	flags.IntVar(&b.Parallel, "parallel", 4, "at most this many at once")
 	flags.IntVar(&b.Rounds, "rounds", 5, "rounds of each")
 	flags.IntVar(&b.HeapMiB, "heap", 8, "`MiB` of memory that the program has touched")
-	flags.StringVar(&b.Runsc, "runsc", besideMe("runsc"), "the bare runsc")
+	flags.StringVar(&b.Runsc, "runsc", "", "the bare runsc's `path` (default: runsc beside this program)")
 	return cmd
 }
 
