@@ -145,7 +145,7 @@ func (d *Daemon) Kill() {
 	if err := d.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		d.t.Fatal(err)
 	}
-	<-d.done
+	<-d.done //nolint:errcheck // how a killed daemon ended is known
 }
 
 // Stop ends the daemon as a user would.
@@ -284,7 +284,7 @@ func (d *Daemon) KillDuring(after time.Duration, work func(*client.Client)) {
 	if err := d.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		d.t.Fatal(err)
 	}
-	<-d.done
+	<-d.done //nolint:errcheck // how a killed daemon ended is known
 	_ = g.Wait()
 	c.Close()
 }

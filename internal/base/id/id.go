@@ -70,7 +70,7 @@ func clip(s string) string {
 // Random returns n random bytes as lower-case hex.
 func Random(n int) string {
 	b := make([]byte, n)
-	rand.Read(b) //nolint:errcheck // never fails since Go 1.24
+	rand.Read(b) // never fails since Go 1.24
 	return hex.EncodeToString(b)
 }
 

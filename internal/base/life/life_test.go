@@ -84,7 +84,7 @@ func TestUndoRunsBackwardsOnAnEndedContext(t *testing.T) {
 		}
 		return io.EOF
 	}
-	if err := work(); err != io.EOF {
+	if err := work(); !errors.Is(err, io.EOF) {
 		t.Errorf("first error replaced or cleanup context ended: %v", err)
 	}
 	if len(order) != 3 || order[0] != 2 || order[2] != 0 {

@@ -79,7 +79,7 @@ func (b *Batch) onSynced(e Synced) {
 	if t == nil {
 		return
 	}
-	if e.SyncProgress.From != "" || e.BytesDone > 0 || e.BytesTotal > 0 || e.BytesReused > 0 {
+	if e.From != "" || e.BytesDone > 0 || e.BytesTotal > 0 || e.BytesReused > 0 {
 		t.last = e.SyncProgress
 	}
 	b.endCopy(t, true)

@@ -84,10 +84,10 @@ func (s *Store) recheck(name id.Name) error {
 	if e.err != nil || e.Record.Boot == "" || e.Record.Boot == bootID() {
 		return nil
 	}
-	if err := s.Verify(context.Background(), name); err == nil {
-		return s.settle(name, func(*Record) {})
+	if err := s.Verify(context.Background(), name); err != nil {
+		return s.Delete(name) //nolint:nilerr // a torn one is deleted, as never published
 	}
-	return s.Delete(name)
+	return s.settle(name, func(*Record) {})
 }
 
 // settle makes a checkpoint durable that was not, and changes its record.

@@ -15,28 +15,6 @@ import (
 	"brood/internal/sandbox/guest/proto"
 )
 
-// The messages of the protocol that callers fill in or get.
-type (
-	Command        = proto.Command
-	StartArgs      = proto.StartArgs
-	ExecArgs       = proto.ExecArgs
-	ExecInfo       = proto.ExecInfo
-	ExitStatus     = proto.ExitStatus
-	AttachArgs     = proto.AttachArgs
-	FreezeArgs     = proto.FreezeArgs
-	FreezeResult   = proto.FreezeResult
-	IdentityArgs   = proto.IdentityArgs
-	IdentityResult = proto.IdentityResult
-	Renewed        = proto.Renewed
-	PutArgs        = proto.PutArgs
-	GetArgs        = proto.GetArgs
-	StatArgs       = proto.StatArgs
-	StatResult     = proto.StatResult
-	CopyResult     = proto.CopyResult
-	Process        = proto.Process
-	HelloResult    = proto.HelloResult
-)
-
 // MainID is the id that means the main command in Signal.
 const MainID = proto.MainID
 
@@ -75,7 +53,7 @@ func connect(ctx context.Context, conn io.ReadWriteCloser, magic []byte) (*Clien
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	nonce := make([]byte, proto.NonceSize)
-	rand.Read(nonce) //nolint:errcheck // never fails since Go 1.24
+	rand.Read(nonce) // never fails since Go 1.24
 	ch, err := resync(conn, magic, nonce)
 	if err != nil {
 		return nil, err

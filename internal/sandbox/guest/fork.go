@@ -49,11 +49,11 @@ func (c *Client) Thaw(ctx context.Context) error {
 func (c *Client) Identity(ctx context.Context, a IdentityArgs) (IdentityResult, error) {
 	if len(a.Entropy) == 0 {
 		a.Entropy = make([]byte, 2*proto.MinEntropy)
-		rand.Read(a.Entropy) //nolint:errcheck // never fails since Go 1.24
+		rand.Read(a.Entropy) // never fails since Go 1.24
 	}
 	if a.MachineID == "" {
 		var b [16]byte
-		rand.Read(b[:]) //nolint:errcheck // never fails since Go 1.24
+		rand.Read(b[:]) // never fails since Go 1.24
 		a.MachineID = hex.EncodeToString(b[:])
 	}
 	before := time.Now()

@@ -42,7 +42,7 @@ func (h *Host) identify(ctx context.Context, e *entry, g *guest.Client, who iden
 // newUUID draws a random UUID (RFC 9562, version 4).
 func newUUID() string {
 	var b [16]byte
-	rand.Read(b[:]) //nolint:errcheck // never fails since Go 1.24
+	rand.Read(b[:]) // never fails since Go 1.24
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }

@@ -129,7 +129,7 @@ func (m *Manager) begin(ctx context.Context, bk *book, req batch.Request) (err e
 		return err
 	}
 	seed := make([]byte, 32)
-	rand.Read(seed) //nolint:errcheck // never fails since Go 1.24
+	rand.Read(seed) // never fails since Go 1.24
 	params := batch.Params{ID: bk.rec.ID, Now: bk.rec.CreatedAt, Request: req, Rand: [32]byte(seed)}
 	if params.Target, err = target(req); err != nil {
 		return err

@@ -187,7 +187,7 @@ func (s *probe) answer(p *fake.Process, words []string) (string, error) {
 	case "read":
 		b, err := p.ReadFile(words[1])
 		if err != nil {
-			return "nothing", nil
+			return "nothing", nil //nolint:nilerr // that is the answer
 		}
 		return string(b), nil
 	case "say":

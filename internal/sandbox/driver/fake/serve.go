@@ -23,7 +23,7 @@ func number(n int) string { return strconv.Itoa(n) }
 
 // request answers one request of the host. ctx ends with the session.
 func (m *machine) request(ctx context.Context, st io.ReadWriteCloser, epoch uint64) {
-	defer st.Close() //nolint:errcheck // the host sees the end or has gone
+	defer st.Close() // the host sees the end or has gone
 	var req proto.Request
 	if err := proto.ReadMessage(st, &req); err != nil {
 		if !errors.Is(err, io.EOF) {

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -143,21 +142,5 @@ func check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-// eventually waits until ok; the limit is no measure.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	limit := time.NewTimer(60 * time.Second)
-	defer limit.Stop()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-limit.C:
-			t.Fatalf("did not come to be: %s", what)
-		}
 	}
 }

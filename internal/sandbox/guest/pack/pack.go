@@ -41,8 +41,8 @@ func Pack(w io.Writer, root, name string) (Stats, error) {
 	return pack(w, root, name, os.Stat)
 }
 
-// PackLink is Pack, but a root that is a link is packed as that link.
-func PackLink(w io.Writer, root, name string) (Stats, error) {
+// Link is Pack, but a root that is a link is packed as that link.
+func Link(w io.Writer, root, name string) (Stats, error) {
 	return pack(w, root, name, os.Lstat)
 }
 

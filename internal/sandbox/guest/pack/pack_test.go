@@ -197,7 +197,7 @@ func TestPackSkipsWhatIsNoFileAndKeepsLinks(t *testing.T) {
 		t.Fatalf("nothing there: %v", err)
 	}
 	b.Reset()
-	if _, err := PackLink(&b, filepath.Join(dir, "c"), "n"); err != nil {
+	if _, err := Link(&b, filepath.Join(dir, "c"), "n"); err != nil {
 		t.Fatal(err)
 	}
 	if h, err := tar.NewReader(&b).Next(); err != nil || h.Typeflag != tar.TypeSymlink || h.Linkname != "a" {

@@ -259,7 +259,7 @@ func (u *unpacker) mode(h *tar.Header) fs.FileMode {
 
 // tempName is a name beside name that nobody else uses.
 func tempName(name string) string {
-	return path.Join(path.Dir(name), fmt.Sprintf(".brood-%016x", rand.Uint64()))
+	return path.Join(path.Dir(name), fmt.Sprintf(".brood-%016x", rand.Uint64())) //nolint:gosec // a name beside others, no secret
 }
 
 func isErrno(err error, e syscall.Errno) bool { return errors.Is(err, e) }

@@ -88,7 +88,7 @@ func (s *Server) serveAttachment(ctx context.Context, st io.ReadWriteCloser, x *
 		for {
 			f, err := proto.ReadFrame(st)
 			if err != nil {
-				return nil //nolint:nilerr // the host is gone or talks nonsense: both end the attachment
+				return nil // the host is gone or talks nonsense: both end the attachment
 			}
 			if f.Kind == proto.KindStdout || f.Kind == proto.KindStderr {
 				x.acknowledge(a, int(f.Kind-proto.KindStdout), f.Offset)

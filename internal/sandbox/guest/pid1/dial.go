@@ -37,7 +37,7 @@ func (s *Server) serveDial(ctx context.Context, c *call) {
 	if reply(c.st, none{}, nil) != nil {
 		return
 	}
-	tcp := conn.(*net.TCPConn) //nolint:errcheck,forcetypeassert // a "tcp" dial gives no other
+	tcp := conn.(*net.TCPConn) // a "tcp" dial gives no other
 	g := life.NewGroup(ctx)
 	stop := context.AfterFunc(g.Context(), func() { _ = tcp.Close(); _ = c.st.Close() })
 	defer stop()

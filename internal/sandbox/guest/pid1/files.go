@@ -144,7 +144,7 @@ func (s *Server) serveGet(ctx context.Context, c *call) {
 	w := proto.NewChunkWriter(gatedWriter{ctx, s.gate, c.st})
 	packed := pack.Pack
 	if a.NoFollow {
-		packed = pack.PackLink
+		packed = pack.Link
 	}
 	stats, err := packed(w, at, a.Name)
 	if err != nil {

@@ -4,6 +4,7 @@ package pid1_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -81,7 +82,7 @@ func TestOutputSurvivesKilledDaemons(t *testing.T) {
 	killed := 0
 	for {
 		out, err := x.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		check(t, err)
@@ -220,7 +221,7 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 	}
 	// The write that was given up does not block the next one for ever.
 	check(t, c.Signal(b.ctx, "deaf", "KILL"))
-	if _, err := x.Next(); err != io.EOF {
+	if _, err := x.Next(); !errors.Is(err, io.EOF) {
 		t.Fatal(err)
 	}
 	c.Close()
