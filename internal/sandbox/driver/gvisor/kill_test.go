@@ -188,6 +188,9 @@ func TestLauncherKilledBetween(t *testing.T) {
 // The launcher is killed in the middle of an operation: it succeeds or leaves
 // nothing, the source is unharmed, and the next one works.
 func TestLauncherKilledDuring(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out by -short")
+	}
 	r := newRig(t)
 	src := r.start("src")
 	image, err := r.capture("src", src)

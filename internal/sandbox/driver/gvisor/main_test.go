@@ -132,8 +132,8 @@ func tearDown() error {
 	return errors.Join(err, os.RemoveAll(shared.dir))
 }
 
-// fullEnv, when set, has the ordinary user run all tests. By default it runs
-// those that do not take long: the code is the same, its rights are not.
+// fullEnv, when set, has the ordinary user run all tests, and not only those
+// of -short: the code is the same as root's, its rights are not.
 const fullEnv = "BROOD_TEST_FULL"
 
 // TestAsOrdinaryUser runs the other tests once more, as nobody special.
