@@ -1,0 +1,92 @@
+package fake_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"brood/internal/base/digest"
+	"brood/internal/base/errs"
+	"brood/internal/base/id"
+	"brood/internal/base/life"
+	"brood/internal/home"
+	"brood/internal/sandbox"
+	"brood/internal/sandbox/checkpoint"
+	"brood/internal/sandbox/driver/fake"
+	"brood/internal/sandbox/guest"
+	"brood/internal/sandbox/host"
+	"brood/internal/sandbox/image"
+)
+
+// openHost is what a daemon does with a home when it starts.
+func openHost(t *testing.T, h *home.Home, d sandbox.Driver) *host.Host {
+	t.Helper()
+	program := []byte("a guest program that nobody runs")
+	images, err := image.Open(h, image.GuestBinary{Bytes: program, Digest: digest.Of(program)})
+	check(t, err)
+	cps, err := checkpoint.Open(h)
+	check(t, err)
+	o, err := host.Open(t.Context(), host.Params{
+		Home: h, Driver: d, Images: images, Checkpoints: cps, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Needs: checkpoint.NeedsHere(), MaxStarting: 4, MinFree: 1,
+	})
+	check(t, err)
+	return o
+}
+
+// The host cannot tell a fake from a machine: it makes, captures, forks with a
+// fault, is opened again by the next daemon, and removes.
+func TestHostOverAFake(t *testing.T) {
+	w := newWorld(t)
+	h, err := home.Open(t.TempDir())
+	check(t, err)
+	root := t.TempDir()
+	check(t, os.WriteFile(filepath.Join(root, "file"), []byte("x"), 0o600))
+	broken := errs.New(errs.Unavailable, "broken on purpose")
+	o := openHost(t, h, fake.Faulty(w.Driver(), fake.Hooks{fake.OpRestore: fake.Nth(3, broken)}, nil))
+	_, err = o.Create(t.Context(), host.CreateParams{
+		Name: "src", Image: root, Command: guest.Command{Argv: []string{"counter", "/tmp/n", "80"}},
+	})
+	check(t, err)
+	_, err = o.Capture(t.Context(), host.CaptureParams{Source: "src", Name: "base"})
+	check(t, err)
+	failed := 0
+	for _, err := range life.Each(t.Context(), 4, 4, func(ctx context.Context, i int) error {
+		_, err := o.Fork(ctx, host.ForkParams{Checkpoint: "base", Name: id.Name(fmt.Sprintf("f-%d", i)), Index: i})
+		return err
+	}) {
+		if err != nil && !errors.Is(err, broken) {
+			t.Error(err)
+		}
+		if err != nil {
+			failed++
+		}
+	}
+	if all := o.List(); failed != 1 || len(all) != 4 {
+		t.Errorf("%d failed, there are %d sandboxes", failed, len(all))
+	}
+	check(t, o.Close())
+
+	o = openHost(t, h, w.Driver())
+	defer func() { check(t, o.Close()) }()
+	for _, sb := range o.List() {
+		g, _, err := o.Guest(sb.Name)
+		if err != nil {
+			t.Errorf("%s after a restart: %v", sb.Name, err)
+			continue
+		}
+		if out, _ := sh(t, g, "look", "hostname; cat /tmp/n"); !strings.HasPrefix(out, string(sb.Name)+"\n") {
+			t.Errorf("%s says %q", sb.Name, out)
+		}
+		check(t, o.Delete(t.Context(), sb.Name))
+	}
+	if all, err := w.Driver().List(t.Context()); err != nil || len(all) != 0 {
+		t.Errorf("%+v are left, %v", all, err)
+	}
+}
