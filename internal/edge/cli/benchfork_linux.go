@@ -206,7 +206,7 @@ func (a *app) roundOurs(ctx context.Context, c *client.Client, r *forkReport, lo
 func (a *app) roundFloor(ctx context.Context, f *floor, r *forkReport, look bool) error {
 	ids := make([]string, r.Count)
 	for i := range ids {
-		ids[i] = fmt.Sprintf("bare-%d-%d", len(r.FloorMS), i)
+		ids[i] = fmt.Sprintf("bare-%d-%04d", len(r.FloorMS), i) // no id is another's beginning
 	}
 	began := time.Now()
 	if err := f.restoreAll(ctx, ids, r.Parallel); err != nil {
