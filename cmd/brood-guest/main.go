@@ -52,7 +52,7 @@ func main() {
 func run(args []string) error {
 	switch {
 	case len(args) == 1 && args[0] == "version":
-		fmt.Println("protocol", proto.Version)
+		_, _ = fmt.Fprintln(os.Stdout, "protocol", proto.Version)
 		return nil
 	case len(args) == 1 && args[0] == "init":
 		return serve()

@@ -82,10 +82,10 @@ func Open(h *home.Home) (*Store, error) {
 func (s *Store) recheck(name id.Name) error {
 	e := s.entries[name]
 	if e.err != nil || e.Record.Boot == "" || e.Record.Boot == bootID() {
-		return nil
+		return nil //nolint:nilerr // a damaged one is listed as such
 	}
 	if err := s.Verify(context.Background(), name); err != nil {
-		return s.Delete(name) //nolint:nilerr // a torn one is deleted, as never published
+		return s.Delete(name)
 	}
 	return s.settle(name, func(*Record) {})
 }
