@@ -56,11 +56,15 @@ type check struct {
 
 func (c check) message() *daemonv1.RuntimeCheck {
 	m := &daemonv1.RuntimeCheck{Name: c.Name, Status: daemonv1.CheckStatus_CHECK_STATUS_OK, Version: c.Version, Detail: c.Detail}
-	if c.Status == "error" {
+	switch c.Status {
+	case "error":
 		m.Status = daemonv1.CheckStatus_CHECK_STATUS_ERROR
+	case "warning":
+		// The nearest the protocol has: it works, and there is more to be had.
+		m.Status = daemonv1.CheckStatus_CHECK_STATUS_INSTALLABLE
 	}
 	if c.Fix != "" {
-		m.Detail += "; fix: " + c.Fix
+		m.Detail += "\nfix: " + c.Fix
 	}
 	return m
 }
