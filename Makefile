@@ -4,7 +4,7 @@ SHELL      := /bin/bash
 DATA       := internal/payload/data
 GUEST_FLAGS := -trimpath -buildvcs=false -ldflags "-s -w -buildid="
 VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-GOTEST     ?= go test
+GOTEST     ?= go test -timeout 30m
 
 .PHONY: build demo test race lint bench gen soak clean help runtime guest testdeps
 
