@@ -4,7 +4,8 @@ SHELL      := /bin/bash
 DATA       := internal/payload/data
 GUEST_FLAGS := -trimpath -buildvcs=false -ldflags "-s -w -buildid="
 VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-GOTEST     ?= go test -timeout 30m
+# One package at a time: many of them fill the machine by themselves.
+GOTEST     ?= go test -p 1 -timeout 30m
 
 .PHONY: build demo test race lint bench gen soak clean help runtime guest testdeps
 
