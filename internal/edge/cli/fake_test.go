@@ -65,6 +65,9 @@ func (b *box) message() *daemonv1.Sandbox {
 	}
 }
 
+// fakeLife ends a daemon whose test was killed and could not stop it.
+const fakeLife = 15 * time.Minute
+
 // runFake is the daemon of the tests.
 func runFake(ctx context.Context, p cli.DaemonParams) (err error) {
 	if text := os.Getenv("BROOD_FAKE_BROKEN"); text != "" {
@@ -80,7 +83,7 @@ func runFake(ctx context.Context, p cli.DaemonParams) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Unlock()) }()
-	ctx, stop := context.WithCancel(ctx)
+	ctx, stop := context.WithTimeout(ctx, fakeLife)
 	defer stop()
 	if v := os.Getenv("BROOD_FAKE_VERSION"); v != "" {
 		p.Version = v
@@ -122,7 +125,17 @@ func runFake(ctx context.Context, p cli.DaemonParams) (err error) {
 	if err := srv.Shutdown(end); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
+	f.killAll()
 	return errors.Join(srv.Close(), f.group.Stop())
+}
+
+// killAll ends the commands of all sandboxes.
+func (f *fake) killAll() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, b := range f.sandboxes {
+		b.kill()
+	}
 }
 
 // log tells the scripts how far the daemon is.

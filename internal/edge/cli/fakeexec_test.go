@@ -52,6 +52,13 @@ func (s *fakeExecs) Exec(ctx context.Context, req *connect.Request[broodv1.ExecR
 	return e.play(ctx, 0, stream.Send)
 }
 
+// kill ends the commands of a sandbox; the lock is held.
+func (b *box) kill() {
+	for _, e := range b.execs {
+		_ = syscall.Kill(-e.cmd.Process.Pid, syscall.SIGKILL) // it may have ended
+	}
+}
+
 func (f *fake) startExec(b *box, req *broodv1.ExecRequest) (*fakeExec, *broodv1.ExecExit) {
 	cmd := exec.Command(req.GetArgv()[0], req.GetArgv()[1:]...)
 	cmd.Dir = b.dir
@@ -72,6 +79,9 @@ func (f *fake) startExec(b *box, req *broodv1.ExecRequest) (*fakeExec, *broodv1.
 	}
 	f.mu.Lock()
 	b.execs[e.id] = e
+	if f.sandboxes[b.name] != b { // removed meanwhile
+		b.kill()
+	}
 	f.mu.Unlock()
 	e.emit(&broodv1.ExecEvent{Event: &broodv1.ExecEvent_Started{Started: &broodv1.ExecStarted{ExecId: e.id, Pid: 7}}})
 	f.group.Go(e.id, func(context.Context) error { return e.wait(outputs) })

@@ -49,6 +49,7 @@ func (s *fakeSandboxes) DeleteSandbox(_ context.Context, req *connect.Request[da
 	s.f.mu.Lock()
 	defer s.f.mu.Unlock()
 	delete(s.f.sandboxes, b.name)
+	b.kill()
 	return connect.NewResponse(&daemonv1.DeleteSandboxResponse{}), nil
 }
 
