@@ -30,7 +30,7 @@ IMAGE is one of:
                    to write to (the default)
   a folder         a root filesystem, such as ./rootfs
   a tar            of a root filesystem, plain or compressed, such as app.tar.gz
-  a name           or digest that "brood image ls" shows
+  sha256:DIGEST    one that "brood image ls" shows
 
 COMMAND is what runs in it; without one it is the image's own, or nothing.`,
 		Example: `  brood sb create host --name src -- python3 -u -c 'import time; time.sleep(9999)'
