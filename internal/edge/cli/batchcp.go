@@ -24,7 +24,7 @@ func newBatchCopy(a *app) *cobra.Command {
 		Long: `Copy a file or folder into every ready fork of a batch, or out of each into a
 folder here, which is made when it does not exist and gets a folder for each
 fork by name. One of SRC and DST is BATCH:/path.`,
-		Example: "  brood batch cp input.json b-3f0c:/work/\n  brood batch cp b-3f0c:/work/result ./results",
+		Example: "  brood batch cp input.json b-3f0c:/data/\n  brood batch cp b-3f0c:/data/result ./results",
 		Args:    takes(2, 2),
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return a.completePlace(cmd, args, toComplete, batchNames)

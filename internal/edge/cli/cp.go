@@ -20,7 +20,7 @@ One of SRC and DST is NAME:/path, the other a path here, or - for a tar stream
 on standard input or output. Into a folder that exists the copy goes under its
 own name; SRC/. is what the folder holds. A path here that has a colon is
 written with ./ in front.`,
-		Example: `  brood sb cp app.py src:/work/
+		Example: `  brood sb cp app.py src:/data/
   brood sb cp src:/var/log ./logs
   tar c . | brood sb cp - src:/work
   brood sb cp src:/etc - | tar tv`,

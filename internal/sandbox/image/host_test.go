@@ -157,7 +157,7 @@ func TestMounts(t *testing.T) {
 		mounts []sandbox.Bind
 		want   errs.Code
 	}{
-		"folder":          {[]sandbox.Bind{{Source: src, Target: "/work/deep"}}, errs.OK},
+		"folder":          {[]sandbox.Bind{{Source: src, Target: "/data/deep"}}, errs.OK},
 		"file":            {[]sandbox.Bind{{Source: f, Target: "/etc/extra.conf"}}, errs.OK},
 		"over a copy":     {[]sandbox.Bind{{Source: f, Target: "/etc/passwd"}}, errs.OK},
 		"below a mount":   {[]sandbox.Bind{{Source: f, Target: "/a/f"}, {Source: src, Target: "/a"}}, errs.OK},
