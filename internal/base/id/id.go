@@ -88,3 +88,26 @@ func NewExec() Exec { return Exec("x-" + Random(8)) }
 func Plain(s string) bool {
 	return s != "" && len(s) <= 64 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == "" && s[0] != '-'
 }
+
+// Project is the name of a project in a workspace: what its package.json or
+// brood.yaml calls it; "//" is the root.
+type Project string
+
+// RootProject is the workspace's root as a project.
+const RootProject Project = "//"
+
+// Task names a task in a workspace: project, "#", name.
+type Task string
+
+// TaskOf joins a project and the name of one of its tasks.
+func TaskOf(p Project, name string) Task { return Task(string(p) + "#" + name) }
+
+// Split takes a task's ID apart. The name of a task has no "#", that of a
+// project may.
+func (t Task) Split() (Project, string) {
+	at := strings.LastIndexByte(string(t), '#')
+	if at < 0 {
+		return "", string(t)
+	}
+	return Project(t[:at]), string(t[at+1:])
+}
