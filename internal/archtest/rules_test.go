@@ -8,7 +8,7 @@ import (
 )
 
 // pure are the deciders: functions of state, event and time.
-var pure = []string{"internal/sandbox/batch", "internal/sandbox/lease", "internal/sandbox/roster"}
+var pure = []string{"internal/sandbox/batch", "internal/sandbox/lease", "internal/sandbox/roster", "internal/run/dispatch"}
 
 // impure are packages that a decider cannot use, with the reason.
 var impure = map[string]string{
