@@ -47,6 +47,7 @@ var allow = map[string][]string{
 	"internal/sandbox/driver/gvisor/imagecheck": {},
 	"internal/run":                              {},
 	"internal/run/dispatch":                     {"internal/run"},
+	"internal/run/orchestrator":                 {"internal/run", "internal/run/dispatch"},
 	"internal/edge/cli":                         {"api/...", "client", "internal/wire", "internal/home", "internal/config"},
 	"cmd/brood":                                 {"internal/edge/..."},
 	"cmd/brood-guest":                           {"internal/sandbox/guest/..."},

@@ -1,0 +1,59 @@
+package orchestrator
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"brood/internal/base/id"
+	"brood/internal/run"
+)
+
+// Keys derives keys. Safe for concurrent use.
+type Keys interface {
+	// Key is called once for each task, after it was called for all its
+	// dependencies, whose keys are in upstream.
+	Key(ctx context.Context, t *run.Task, upstream map[id.Task]run.Key) (run.Key, error)
+	// Changed says that the inputs of a task are not those of its key any more.
+	Changed(ctx context.Context, t *run.Task, key run.Key) (bool, error)
+}
+
+// Cache answers keys with results. Safe for concurrent use. A cache that cannot
+// answer says that it is a miss; what it has to say of that it warns of itself.
+type Cache interface {
+	Lookup(ctx context.Context, t *run.Task, key run.Key) (Hit, bool)
+	Save(ctx context.Context, r Saving) error
+}
+
+// Hit is a stored result.
+type Hit interface {
+	// Restore makes the outputs what they were; touched says that it had to
+	// change anything.
+	Restore(ctx context.Context) (touched bool, err error)
+	// Log is what the task wrote when it ran.
+	Log(ctx context.Context) (io.ReadCloser, error)
+	// Took and Usage are what the run that produced it measured.
+	Took() time.Duration
+	Usage() run.Usage
+	Remote() bool
+}
+
+// Saving is a result to be stored.
+type Saving struct {
+	Task   *run.Task
+	Key    run.Key
+	Result run.Result
+	// Log is all that the task wrote.
+	Log *Log
+}
+
+// Worker executes tasks on this machine. Safe for concurrent use. The end of
+// ctx aborts: the task's processes are told to end, and killed when they don't.
+type Worker interface {
+	Execute(ctx context.Context, o run.Order, out io.Writer) run.Result
+}
+
+// History remembers what tasks took. It is called by the loop alone.
+type History interface {
+	Record(ctx context.Context, r *Report) error
+}

@@ -1,0 +1,277 @@
+package orchestrator_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"brood/internal/base/errs"
+	"brood/internal/base/id"
+	"brood/internal/run"
+	"brood/internal/run/orchestrator"
+)
+
+func TestSecondRunIsCached(t *testing.T) {
+	w := newWorld()
+	w.commands["p#b"] = func(_ context.Context, _ int, out io.Writer) int {
+		fmt.Fprint(out, "hello ")
+		fmt.Fprint(out, "ö")
+		return 0
+	}
+	r := w.run(t, t.Context(), nil, "a", "b: a")
+	if got := statuses(r); got != "a=success b=success" || !r.OK() {
+		t.Errorf("first: %s", got)
+	}
+	if w.recorded != r {
+		t.Error("the run is not recorded")
+	}
+	r = w.run(t, t.Context(), nil, "a", "b: a")
+	if got := statuses(r); got != "a=cached b=cached" || len(w.ran) > 0 {
+		t.Errorf("second: %s, ran %v", got, w.ran)
+	}
+	if got := w.text("p#b"); got != "hello ö" {
+		t.Errorf("replayed %q", got)
+	}
+	if f := r.Finished; f.Cached != 2 || f.Tasks != 2 || f.Status != run.Success {
+		t.Errorf("summary %+v", f)
+	}
+	_, begins := w.events[0].(orchestrator.Began)
+	_, ends := w.events[len(w.events)-1].(orchestrator.Finished)
+	if !begins || !ends {
+		t.Errorf("events do not begin and end as they should: %v", w.events)
+	}
+}
+
+func TestFailure(t *testing.T) {
+	w := newWorld()
+	w.commands["p#a"] = exits(3)
+	r := w.run(t, t.Context(), nil, "a", "b: a", "c: b", "d")
+	if got := statuses(r); got != "a=failed b=skipped c=skipped d=success" || r.OK() {
+		t.Errorf("%s", got)
+	}
+	for _, e := range oneOf[orchestrator.Ended](w) {
+		if e.Status == run.Skipped && e.Cause != "p#a" || e.Status == run.Failed && e.Exit != 3 {
+			t.Errorf("%+v", e)
+		}
+	}
+	if got := r.Finished.Failures; !reflect.DeepEqual(got, []id.Task{"p#a"}) {
+		t.Errorf("failures %v", got)
+	}
+	r = w.run(t, t.Context(), func(c *orchestrator.Config) { c.Continue = "always" }, "a", "b: a")
+	if got := statuses(r); got != "a=failed b=success" {
+		t.Errorf("always: %s", got)
+	}
+	if len(w.store) != 1 { // d
+		t.Errorf("b ran over a failure and is saved: %v", w.store)
+	}
+}
+
+func TestRetry(t *testing.T) {
+	w := newWorld()
+	w.commands["p#a"] = func(_ context.Context, attempt int, out io.Writer) int {
+		fmt.Fprintf(out, "try %d\n", attempt)
+		return max(0, 3-attempt)
+	}
+	r := w.run(t, t.Context(), func(c *orchestrator.Config) { c.Retries = 2 }, "a")
+	if got := statuses(r); got != "a=success" || r.Ended[0].Attempts != 3 || len(oneOf[orchestrator.Retrying](w)) != 2 {
+		t.Errorf("%s %+v", got, r.Ended)
+	}
+	r = w.run(t, t.Context(), nil, "a")
+	if got := w.text("p#a"); got != "try 3\n" || !r.OK() {
+		t.Errorf("the output of the last attempt is saved, got %q", got)
+	}
+	w.store = map[run.Key]*stored{}
+	r = w.run(t, t.Context(), func(c *orchestrator.Config) { c.Past = map[id.Task]orchestrator.Past{"p#a": {Flaky: true}} }, "a")
+	if r.Ended[0].Attempts != 2 || r.Ended[0].Status != run.Failed {
+		t.Errorf("a flaky task has one retry: %+v", r.Ended)
+	}
+}
+
+func TestNotSaved(t *testing.T) {
+	w := newWorld()
+	w.changed["p#a"] = true
+	w.noKey["p#x"] = true
+	r := w.run(t, t.Context(), nil, "a", "b: a", "x", "y: x")
+	if got := statuses(r); got != "a=success b=success x=success y=success" || len(w.store) != 0 {
+		t.Errorf("%s, saved %v", got, w.store)
+	}
+	for _, e := range r.Ended {
+		if named := e.Unsaved != ""; named != (e.Task == "p#a" || e.Task == "p#b") {
+			t.Errorf("%s: unsaved %q", e.Task, e.Unsaved)
+		}
+	}
+}
+
+func TestDamagedHitRuns(t *testing.T) {
+	w := newWorld()
+	w.run(t, t.Context(), nil, "a", "b: a")
+	w.broken["p#a"] = true
+	r := w.run(t, t.Context(), nil, "a", "b: a")
+	if got := statuses(r); got != "a=success b=cached" || len(oneOf[orchestrator.Warning](w)) != 1 {
+		t.Errorf("%s %v", got, w.events)
+	}
+}
+
+func TestAbort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.commands["p#a"] = func(ctx context.Context, _ int, out io.Writer) int {
+			<-ctx.Done()
+			time.Sleep(2 * time.Second) // until it is killed
+			return 137
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		began := time.Now()
+		r := w.run(t, ctx, nil, "a", "b: a", "c")
+		if got := statuses(r); got != "a=aborted b=aborted c=success" || r.Finished.Status != run.Aborted {
+			t.Errorf("%s", got)
+		}
+		if took := time.Since(began); took != time.Minute+2*time.Second {
+			t.Errorf("took %s", took)
+		}
+	})
+}
+
+func TestStuckListenerDoesNotHoldTheAbort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.commands["p#a"] = func(ctx context.Context, _ int, out io.Writer) int {
+			for ctx.Err() == nil {
+				_, _ = out.Write(make([]byte, 100<<10))
+				time.Sleep(time.Millisecond)
+			}
+			return 137
+		}
+		free := make(chan struct{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		began := time.Now()
+		r := w.run(t, ctx, func(c *orchestrator.Config) {
+			c.Listen = func(time.Time, orchestrator.Event) { <-free }
+		}, "a")
+		if r.Finished.Status != run.Aborted || time.Since(began) > time.Minute+5*time.Second {
+			t.Errorf("%+v after %s", r.Finished, time.Since(began))
+		}
+		close(free)
+		synctest.Wait()
+	})
+}
+
+func TestOutputIsBatchedAndBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		const line = "0123456789ä\n"
+		w.commands["p#a"] = func(_ context.Context, _ int, out io.Writer) int {
+			for range 100 { // for a second
+				fmt.Fprint(out, line)
+				time.Sleep(10 * time.Millisecond)
+			}
+			return 0
+		}
+		w.commands["p#b"] = func(_ context.Context, _ int, out io.Writer) int {
+			for range 300_000 {
+				fmt.Fprint(out, line)
+			}
+			return 0
+		}
+		w.run(t, t.Context(), nil, "a")
+		if n := len(oneOf[orchestrator.Output](w)); n < 8 || n > 12 {
+			t.Errorf("%d events for a second of output", n)
+		}
+		w.run(t, t.Context(), nil, "b")
+		if got := w.text("p#b"); got != strings.Repeat(line, 300_000) {
+			t.Errorf("%d bytes seen", len(got))
+		}
+		for _, o := range oneOf[orchestrator.Output](w) {
+			if len(o.Text) > 256<<10 || strings.Contains(o.Text, "\ufffd") {
+				t.Errorf("an event of %d bytes", len(o.Text))
+			}
+		}
+		for _, s := range w.store {
+			if s.task == "p#b" && s.log != strings.Repeat(line, 300_000) {
+				t.Errorf("%d bytes saved", len(s.log))
+			}
+		}
+	})
+}
+
+func TestPersistentIsStoppedWithTheRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.commands["p#server"] = func(ctx context.Context, _ int, _ io.Writer) int {
+			<-ctx.Done()
+			return 143
+		}
+		w.commands["p#test"] = func(context.Context, int, io.Writer) int {
+			time.Sleep(time.Second)
+			return 0
+		}
+		r := w.run(t, t.Context(), func(c *orchestrator.Config) {
+			c.Tasks[0].Persistent, c.Tasks[0].Cache, c.Tasks[0].Requested = true, false, false
+		}, "server", "test")
+		if got := statuses(r); got != "server=success test=success" {
+			t.Errorf("%s", got)
+		}
+	})
+}
+
+func TestNestedRunIsRefused(t *testing.T) {
+	_, err := orchestrator.Run(t.Context(), orchestrator.Config{Root: "/ws", Environ: []string{orchestrator.Inside + "=/ws"}})
+	if !errs.Is(err, errs.FailedPrecondition) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestCriticalPathAndSlowest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		for task, took := range map[id.Task]time.Duration{"p#a": 1, "p#b": 5, "p#c": 2, "p#d": 4} {
+			w.commands[task] = func(context.Context, int, io.Writer) int {
+				time.Sleep(took * time.Second)
+				return 0
+			}
+		}
+		r := w.run(t, t.Context(), nil, "a", "b: a", "c: a", "d: c")
+		f := r.Finished
+		if want := []orchestrator.Step{{Task: "p#a", TookMS: 1000}, {Task: "p#c", TookMS: 2000}, {Task: "p#d", TookMS: 4000}}; !reflect.DeepEqual(f.CriticalPath, want) {
+			t.Errorf("critical path %v", f.CriticalPath)
+		}
+		if f.Slowest[0].Task != "p#b" || f.WorkMS != 12_000 || f.WallMS != 7000 {
+			t.Errorf("%+v", f)
+		}
+	})
+}
+
+func TestEventsAsJSON(t *testing.T) {
+	m := lineOf(t, orchestrator.Ended{Task: "p#a", Status: run.Failed, Exit: 3})
+	if m["event"] != "ended" || m["at"] != "1970-01-01T00:00:00.000Z" || m["task"] != "p#a" || m["exit"] != 3.0 || m["status"] != "failed" {
+		t.Errorf("%v", m)
+	}
+}
+
+// BenchmarkWarm is what a run itself costs for each of 10,000 hits.
+func BenchmarkWarm(b *testing.B) {
+	w := newWorld()
+	var c orchestrator.Config
+	for i := range 10_000 {
+		t := &run.Task{ID: id.Task(fmt.Sprintf("p#%d", i)), Command: run.Command{Line: "x"}}
+		t.Cache = true
+		if i >= 100 {
+			t.Deps = []id.Task{id.Task(fmt.Sprintf("p#%d", i-100)), id.Task(fmt.Sprintf("p#%d", i-99))}[:1+i%2]
+		}
+		c.Tasks = append(c.Tasks, t)
+	}
+	c.Keys, c.Cache, c.Worker, c.Continue, c.Concurrency, c.Lookups, c.Root = w, w, w, "never", 2, 4, "/ws"
+	for b.Loop() {
+		if _, err := orchestrator.Run(b.Context(), c); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/10_000, "µs/task")
+}

@@ -1,0 +1,162 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"brood/internal/base/id"
+	"brood/internal/run"
+	"brood/internal/run/dispatch"
+)
+
+// replayMost is how much of a hit's stored output is shown: its end.
+const replayMost = 4 << 20
+
+// The answers of the cache, as in Keyed.
+const (
+	cacheHit     = "hit"
+	cacheMiss    = "miss"
+	cacheOff     = "off"
+	cacheUnknown = "unknown"
+)
+
+// lookup derives a task's key and asks the cache.
+func (r *runner) lookup(ctx context.Context, i int) message {
+	t := r.tasks[i]
+	msg := message{task: i}
+	upstream := make(map[id.Task]run.Key, len(t.Deps))
+	for _, d := range t.Deps {
+		upstream[d] = r.state[r.index[d]].key
+	}
+	msg.key, msg.err = r.c.Keys.Key(ctx, t, upstream)
+	answer := dispatch.Miss
+	switch {
+	case msg.err != nil:
+		msg.key, msg.cache, answer = "", cacheUnknown, dispatch.NoKey
+	case !t.Cache || t.Command.Empty() || r.c.Cache == nil:
+		msg.cache = cacheOff
+	default:
+		msg.cache = cacheMiss
+		if hit, ok := r.c.Cache.Lookup(ctx, t, msg.key); ok {
+			msg.hit, msg.cache, answer = hit, cacheHit, dispatch.Hit
+		}
+	}
+	msg.event = dispatch.Keyed{Task: i, Answer: answer}
+	return msg
+}
+
+// place restores a hit, and reads its output where that is wanted.
+func (r *runner) place(ctx context.Context, i int) message {
+	msg := message{task: i}
+	hit := r.state[i].hit
+	msg.touched, msg.err = hit.Restore(ctx)
+	if msg.err == nil && r.c.Replay != nil && r.c.Replay(r.tasks[i]) {
+		if text, err := readLog(ctx, hit); err == nil { // the outputs are right without it
+			msg.replay = text
+		}
+	}
+	msg.ended = time.Now()
+	msg.event = dispatch.Restored{Task: i, OK: msg.err == nil}
+	return msg
+}
+
+// readLog reads the end of a stored output.
+func readLog(ctx context.Context, h Hit) (text []byte, err error) {
+	f, err := h.Log(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	cut := false
+	for {
+		part, err := io.ReadAll(io.LimitReader(f, replayMost))
+		if err != nil {
+			return nil, err
+		}
+		text = append(text, part...)
+		if len(part) < replayMost {
+			break
+		}
+		if len(text) > replayMost {
+			text, cut = append(text[:0], text[len(text)-replayMost:]...), true
+		}
+	}
+	if cut {
+		text = append([]byte("[the beginning is left out]\n"), text...)
+	}
+	return text, nil
+}
+
+// start begins an attempt in a goroutine of its own.
+func (r *runner) start(e dispatch.Run) {
+	i, s := e.Task, &r.state[e.Task]
+	ctx, cancel := context.WithCancel(r.group.Context())
+	log := newLog(r.c.LogDir, r.kicked)
+	s.cancel, s.log, s.unsaved = cancel, log, ""
+	if e.Attempt == 1 {
+		s.began = time.Now()
+	} else {
+		r.emit(Retrying{Task: r.tasks[i].ID, Attempt: e.Attempt - 1, Exit: s.result.Exit, TimedOut: s.result.TimedOut})
+	}
+	r.live[i] = s
+	order := run.Order{Task: r.tasks[i], Attempt: e.Attempt, Root: r.c.Root, Manager: r.c.Manager, Globals: r.c.Globals, Environ: r.c.Environ}
+	key := s.key
+	r.emit(Started{Task: order.Task.ID, Attempt: e.Attempt, Key: key})
+	r.group.Go(string(order.Task.ID), func(context.Context) error {
+		r.messages <- r.attempt(ctx, attempt{order: order, index: i, key: key, save: e.Save, log: log})
+		return nil
+	})
+}
+
+func (r *runner) kicked() {
+	select {
+	case r.kick <- struct{}{}:
+	default:
+	}
+}
+
+type attempt struct {
+	order run.Order
+	index int
+	key   run.Key
+	save  bool
+	log   *Log
+}
+
+// attempt executes a task once, and saves its result when it may.
+func (r *runner) attempt(ctx context.Context, a attempt) message {
+	result := r.c.Worker.Execute(ctx, a.order, a.log)
+	msg := message{task: a.index, result: &result}
+	ran := dispatch.Ran{Task: a.index, Ending: dispatch.Succeeded}
+	switch {
+	case result.Err != nil:
+		ran.Ending, msg.err = dispatch.Unable, result.Err
+	case !result.OK():
+		ran.Ending = dispatch.Broke
+	case a.order.Task.Cache && a.key != "" && r.c.Cache != nil:
+		msg.unsaved, ran.Unproven = r.save(ctx, a, result)
+	}
+	msg.event, msg.ended = ran, time.Now()
+	return msg
+}
+
+// save stores a result; unsaved says why it did not, unproven that the inputs
+// changed while the task ran.
+func (r *runner) save(ctx context.Context, a attempt, result run.Result) (unsaved string, unproven bool) {
+	changed, err := r.c.Keys.Changed(ctx, a.order.Task, a.key)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("its inputs could not be checked again: %v", err), true
+	case changed:
+		return "its inputs changed while it ran", true
+	case !a.save:
+		return "a task before it failed, or its inputs changed", false
+	}
+	if err := r.c.Cache.Save(ctx, Saving{Task: a.order.Task, Key: a.key, Result: result, Log: a.log}); err != nil {
+		return err.Error(), false
+	}
+	return "", false
+}
