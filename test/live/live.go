@@ -25,12 +25,16 @@ import (
 	"brood/client"
 	"brood/internal/base/life"
 	"brood/internal/config"
+	"brood/internal/edge/cli"
 	"brood/internal/edge/daemon"
 	"brood/internal/home"
 	"brood/internal/sandbox"
 )
 
-const homeEnv = "BROOD_TEST_DAEMON"
+const (
+	homeEnv = "BROOD_TEST_DAEMON"
+	cliEnv  = "BROOD_TEST_CLI"
+)
 
 // Options change a daemon.
 type Options struct {
@@ -44,8 +48,12 @@ type Options struct {
 // Drivers are what Options.Driver can name. Set it before Main.
 var Drivers = map[string]func(*home.Home) (sandbox.Driver, error){}
 
-// Main is what TestMain calls: it runs the tests, or the daemon.
+// Main is what TestMain calls: it runs the tests, or the daemon, or the
+// command line.
 func Main(m *testing.M) {
+	if os.Getenv(cliEnv) != "" {
+		os.Exit(cli.Main(os.Args[1:], nil))
+	}
 	dir := os.Getenv(homeEnv)
 	if dir == "" {
 		os.Exit(m.Run())
@@ -253,6 +261,26 @@ func (d *Daemon) Output(name string, argv ...string) string {
 		d.t.Fatalf("exec %q in %s ended with %d: %s", argv, name, code, out)
 	}
 	return strings.TrimSpace(out)
+}
+
+// Brood runs the command line on this daemon and returns its standard output.
+// It must end with code; what it complained of is shown when it does not.
+func (d *Daemon) Brood(code int, args ...string) string {
+	d.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0], args...)
+	cmd.Env = append(os.Environ(), cliEnv+"=1", "BROOD_HOME="+d.Home)
+	var complaint bytes.Buffer
+	cmd.Stderr = &complaint
+	out, err := cmd.Output()
+	if err != nil && cmd.ProcessState == nil {
+		d.t.Fatal(err)
+	}
+	if got := cmd.ProcessState.ExitCode(); got != code {
+		d.t.Fatalf("brood %q ended with %d, want %d: %s%s", args, got, code, out, &complaint)
+	}
+	return string(out)
 }
 
 // Eventually waits until ok; it fails the test after a generous time.
