@@ -46,6 +46,8 @@ var allow = map[string][]string{
 	"internal/sandbox/driver/gvisor/launch":     {},
 	"internal/sandbox/driver/gvisor/imagecheck": {},
 	"internal/run":                              {},
+	"internal/run/worker":                       {"internal/run", "internal/run/worker/script"},
+	"internal/run/worker/script":                {"internal/run"},
 	"internal/run/dispatch":                     {"internal/run"},
 	"internal/run/orchestrator":                 {"internal/run", "internal/run/dispatch"},
 	"internal/edge/cli":                         {"api/...", "client", "internal/wire", "internal/home", "internal/config"},

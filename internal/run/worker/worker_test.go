@@ -1,0 +1,278 @@
+package worker_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"brood/internal/base/id"
+	"brood/internal/run"
+	"brood/internal/run/worker"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func newWorker(t *testing.T, c worker.Config) *worker.Worker {
+	t.Helper()
+	w, err := worker.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return w
+}
+
+// lineOrder is an order for a line of the shell.
+func lineOrder(root, line string, environ ...string) run.Order {
+	return run.Order{
+		Task: &run.Task{
+			ID: id.TaskOf("a", "build"), Project: "a", Name: "build", Dir: ".",
+			Command: run.Command{Line: line},
+		},
+		Attempt: 1, Root: root,
+		Environ: append([]string{"PATH=" + os.Getenv("PATH")}, environ...),
+	}
+}
+
+// safeBuffer may be read while it is written.
+type safeBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *safeBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *safeBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// eventually polls, since a process can only be asked whether it is there.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("never happened: %s", what)
+		}
+	}
+}
+
+func pidIn(t *testing.T, file string) int {
+	t.Helper()
+	var pid int
+	eventually(t, "a pid in "+file, func() bool {
+		b, _ := os.ReadFile(file)
+		pid, _ = strconv.Atoi(strings.TrimSpace(string(b)))
+		return pid > 0
+	})
+	return pid
+}
+
+// alive says whether a process runs: one that ended and was not waited for
+// does not.
+func alive(pid int) bool {
+	if syscall.Kill(pid, 0) != nil {
+		return false
+	}
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return os.IsNotExist(err) && syscall.Kill(pid, 0) == nil
+	}
+	_, after, _ := strings.Cut(string(b), ") ")
+	return !strings.HasPrefix(after, "Z")
+}
+
+func TestOutputAndExit(t *testing.T) {
+	w := newWorker(t, worker.Config{})
+	for _, c := range []struct {
+		line, out, signal string
+		exit              int
+	}{
+		{line: "echo out; echo err >&2", out: "out\nerr\n"},
+		{line: "exit 7", exit: 7},
+		{line: "kill -SEGV $$", exit: 128 + 11, signal: "SIGSEGV"},
+		{line: "cat; echo done", out: "done\n"}, // its input is empty
+		{line: "no-such-program-here 2>/dev/null", exit: 127},
+	} {
+		var out bytes.Buffer
+		r := w.Execute(t.Context(), lineOrder(t.TempDir(), c.line), &out)
+		if r.Err != nil || r.Exit != c.exit || r.Signal != c.signal || out.String() != c.out {
+			t.Errorf("%q gave %d %q %v and printed %q", c.line, r.Exit, r.Signal, r.Err, out.String())
+		}
+		if r.OK() != (c.exit == 0) || r.Ended.Before(r.Began) {
+			t.Errorf("%q: OK %v, from %v to %v", c.line, r.OK(), r.Began, r.Ended)
+		}
+	}
+}
+
+func TestGroupWithoutCommand(t *testing.T) {
+	w := newWorker(t, worker.Config{})
+	o := lineOrder(t.TempDir(), "")
+	if r := w.Execute(t.Context(), o, new(bytes.Buffer)); !r.OK() {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestMissingFolderIsTheMachinesFault(t *testing.T) {
+	w := newWorker(t, worker.Config{})
+	r := w.Execute(t.Context(), lineOrder(filepath.Join(t.TempDir(), "gone"), "true"), new(bytes.Buffer))
+	if r.Err == nil || r.OK() {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestArgumentsReachTheRequestedTaskAsTheyAre(t *testing.T) {
+	w := newWorker(t, worker.Config{})
+	for _, requested := range []bool{true, false} {
+		o := lineOrder(t.TempDir(), `printf '[%s]' x`)
+		o.Task.Requested = requested
+		o.Task.Args = []string{"", "a b", `'"$HOME`, "`id`", "*", "é\n!"}
+		var out bytes.Buffer
+		w.Execute(t.Context(), o, &out)
+		want := "[x]"
+		if requested {
+			want = "[x][][a b]['\"$HOME][`id`][*][é\n!]"
+		}
+		if out.String() != want {
+			t.Errorf("requested %v: %q", requested, out.String())
+		}
+	}
+}
+
+func TestAbortLeavesNothing(t *testing.T) {
+	for _, c := range []struct{ name, line string }{
+		{"plain", `echo $$ > main; sleep 60 & echo $! > child; wait`},
+		{"deaf", `trap '' TERM; echo $$ > main; (trap '' TERM; while :; do sleep 1; done) & echo $! > child; wait; wait; while :; do sleep 1; done`},
+		{"grandchild", `echo $$ > main; sh -c 'sh -c "echo \$\$ > child; sleep 60"; true'; true`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorker(t, worker.Config{Sampling: c.name == "plain"})
+			dir := t.TempDir()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			stop := context.AfterFunc(t.Context(), cancel)
+			defer stop()
+			done := make(chan run.Result, 1)
+			var wg sync.WaitGroup
+			wg.Go(func() { done <- w.Execute(ctx, lineOrder(dir, c.line), new(bytes.Buffer)) })
+			pids := []int{pidIn(t, filepath.Join(dir, "main")), pidIn(t, filepath.Join(dir, "child"))}
+			cancel()
+			r := <-done
+			wg.Wait()
+			if r.OK() || r.TimedOut || r.Err != nil {
+				t.Errorf("%+v", r)
+			}
+			for _, pid := range pids {
+				if alive(pid) {
+					t.Errorf("process %d is left", pid)
+				}
+			}
+		})
+	}
+}
+
+func TestTimeout(t *testing.T) {
+	w := newWorker(t, worker.Config{})
+	o := lineOrder(t.TempDir(), "echo begun; sleep 60")
+	o.Task.Timeout = 50 * time.Millisecond
+	var out bytes.Buffer
+	r := w.Execute(t.Context(), o, &out)
+	if !r.TimedOut || r.OK() || r.Signal != "SIGTERM" || r.Err != nil {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestTaskEndsWithItsOwnProcess(t *testing.T) {
+	w := newWorker(t, worker.Config{})
+	dir := t.TempDir()
+	var out bytes.Buffer
+	r := w.Execute(t.Context(), lineOrder(dir, `(echo late; sleep 60) & echo $! > child; echo done`), &out)
+	if !r.OK() {
+		t.Errorf("%+v", r)
+	}
+	if s := out.String(); !strings.Contains(s, "done\n") || !strings.Contains(s, "late\n") || !strings.Contains(s, "output ends here") {
+		t.Errorf("output %q", s)
+	}
+	pid := pidIn(t, filepath.Join(dir, "child"))
+	eventually(t, "the end of what was left behind", func() bool { return !alive(pid) })
+}
+
+func TestOutputOfAShortAfterlifeIsWhole(t *testing.T) {
+	w := newWorker(t, worker.Config{})
+	var out bytes.Buffer
+	r := w.Execute(t.Context(), lineOrder(t.TempDir(), `(sleep 0.05; echo last) & echo first`), &out)
+	if !r.OK() || out.String() != "first\nlast\n" {
+		t.Errorf("%+v, output %q", r, out.String())
+	}
+}
+
+type failing struct{}
+
+func (failing) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+func TestOutputThatCannotBeWritten(t *testing.T) {
+	w := newWorker(t, worker.Config{})
+	dir := t.TempDir()
+	r := w.Execute(t.Context(), lineOrder(dir, `yes | head -c 300000; touch finished`), failing{})
+	if r.Err == nil || r.Exit != 0 {
+		t.Errorf("%+v", r)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "finished")); err != nil {
+		t.Error("the task was held up by its output")
+	}
+}
+
+func TestClosedWorker(t *testing.T) {
+	w, err := worker.New(worker.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if r := w.Execute(t.Context(), lineOrder(t.TempDir(), "true"), new(bytes.Buffer)); r.Err == nil {
+		t.Error("a closed worker executed")
+	}
+}
+
+func TestManyAtOnce(t *testing.T) {
+	w := newWorker(t, worker.Config{})
+	var wg sync.WaitGroup
+	for i := range 24 {
+		dir := t.TempDir()
+		wg.Go(func() {
+			var out bytes.Buffer
+			r := w.Execute(t.Context(), lineOrder(dir, "echo "+strconv.Itoa(i)+"; exit "+strconv.Itoa(i%3)), &out)
+			if r.Exit != i%3 || out.String() != strconv.Itoa(i)+"\n" {
+				t.Errorf("%d: %+v %q", i, r, out.String())
+			}
+		})
+	}
+	wg.Wait()
+}
