@@ -22,10 +22,20 @@ type Task struct {
 	// Deps are the tasks that must be done before this one begins: sorted, and
 	// all of them in the same graph.
 	Deps []id.Task
-	// Requested says that the user named the task; only such tasks get the
-	// arguments after "--".
+	// With are tasks that are started along with this one: sorted, in the same
+	// graph, and not waited for.
+	With []id.Task
+	// Requested says that the user named the task.
 	Requested bool
-	Args      []string
+	// Args are the arguments after "--" that the task gets; they are in its
+	// key. Turbo hands them to every task of a requested name, also to those
+	// that came as dependencies; elsewhere requested tasks alone get them.
+	Args []string
+	// Excluded tasks are in the graph for their keys alone
+	// (--exclude-dependencies): they are neither run nor restored nor counted,
+	// and nobody waits for them. A task that runs over an excluded one does not
+	// save its result, since nothing proves what it was made from.
+	Excluded bool
 	Definition
 }
 
@@ -43,20 +53,29 @@ func (c Command) Empty() bool { return c == Command{} }
 // defaults and package configurations. Its JSON form is part of the task's
 // key, so a field that must not change keys has no place here.
 type Definition struct {
-	// Inputs are globs relative to the project's folder, "!" takes back;
+	// Inputs are globs relative to the project's folder. "!" in front takes
+	// back, wherever in the list it stands, also what DefaultInputs adds. Globs
+	// that begin with "/" ("!/") are relative to the workspace's root. A glob
+	// that names a folder stands for all in it. Globs match files on disk, also
+	// those that git ignores, but nothing in .git and no file of a project
+	// nested in this one. They are sorted.
+	Inputs []string `json:"inputs,omitempty"`
 	// DefaultInputs adds all files of the project that git does not ignore.
-	// Globs that begin with "/" are relative to the workspace's root.
-	Inputs        []string `json:"inputs,omitempty"`
-	DefaultInputs bool     `json:"defaultInputs,omitempty"`
-	// Outputs are globs of the same kind.
+	// Without it (turbo: inputs without $TURBO_DEFAULT$) the loader has put
+	// package.json and turbo.json into Inputs.
+	DefaultInputs bool `json:"defaultInputs,omitempty"`
+	// Outputs are globs of the same kind. The task's output log is not among
+	// them: it is always kept with the result.
 	Outputs []string `json:"outputs,omitempty"`
 	// Cache says that the result may be saved and restored.
 	Cache bool `json:"cache"`
 	// Persistent tasks are started, never awaited, and stopped with the run.
 	Persistent  bool `json:"persistent,omitempty"`
 	Interactive bool `json:"interactive,omitempty"`
-	// Env are names, with * as wildcard and ! taking back, of the variables
-	// that enter the key and reach the task.
+	// Env are names, with * as wildcard and ! taking back wherever it stands,
+	// of the variables that enter the key and reach the task. A backslash in
+	// front of * or of a leading ! makes it a plain character. What a framework
+	// reads by its own naming rule is among them.
 	Env []string `json:"env,omitempty"`
 	// PassThrough names variables that reach the task and do not enter the key.
 	PassThrough []string `json:"passThrough,omitempty"`

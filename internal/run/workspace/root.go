@@ -1,0 +1,117 @@
+package workspace
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"brood/internal/base/errs"
+	"brood/internal/run/workspace/source"
+)
+
+const broodFile = "brood.yaml"
+
+// turboFiles are the names of turbo's configuration, the usual one first.
+var turboFiles = []string{"turbo.json", "turbo.jsonc"}
+
+// find returns the root of the workspace that dir is in and what defines it.
+// The kinds are looked for one after the other, each in the nearest folder
+// upwards: brood.yaml, turbo.json, a package manager's workspace, and at last
+// the nearest package.json.
+func find(dir string) (string, Kind, error) {
+	for _, look := range []struct {
+		kind Kind
+		is   func(dir string) (bool, error)
+	}{
+		{Brood, isBroodRoot}, {Turbo, isTurboRoot}, {Scripts, isManagerRoot},
+		{Single, func(dir string) (bool, error) { return isFile(filepath.Join(dir, manifestName)), nil }},
+	} {
+		root, err := upwards(dir, look.is)
+		if root != "" || err != nil {
+			return root, look.kind, err
+		}
+	}
+	if root, err := upwards(dir, func(dir string) (bool, error) { return isFile(filepath.Join(dir, broodFile)), nil }); root != "" || err != nil {
+		return root, Brood, err
+	}
+	return "", "", errs.New(errs.NotFound, "neither %s nor a folder above it has a brood.yaml, turbo.json or package.json: change to the repository, or write a brood.yaml with `brood init`", dir)
+}
+
+// upwards returns the nearest folder that is what is asked for, or "".
+func upwards(dir string, is func(string) (bool, error)) (string, error) {
+	for {
+		yes, err := is(dir)
+		if yes || err != nil {
+			return dir, err
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return "", nil
+		}
+		dir = up
+	}
+}
+
+// isBroodRoot tells a root's brood.yaml from a project's: it speaks of
+// projects. One that cannot be read is taken as a root's, so that the reason
+// is told.
+func isBroodRoot(dir string) (bool, error) {
+	raw, err := source.Read(filepath.Join(dir, broodFile), broodFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	f, err := source.YAML(broodFile, raw)
+	return err != nil || f.Root.Get("projects") != nil, nil
+}
+
+// isTurboRoot tells a root's turbo.json from a package's, which extends it.
+func isTurboRoot(dir string) (bool, error) {
+	for _, name := range turboFiles {
+		raw, err := source.Read(filepath.Join(dir, name), name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return false, err
+		}
+		f, err := source.JSON(name, raw)
+		return err != nil || f.Root.Get("extends") == nil, nil
+	}
+	return false, nil
+}
+
+// isManagerRoot says whether the folder is the root of a package manager's
+// workspace.
+func isManagerRoot(dir string) (bool, error) {
+	if isFile(filepath.Join(dir, pnpmWorkspace)) {
+		return isFile(filepath.Join(dir, manifestName)), nil
+	}
+	m, err := readManifest(dir, manifestName)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, nil // told when it turns out to be the project's
+	}
+	return m.Workspaces.Set, nil
+}
+
+// absolute resolves links, so that a root has one name.
+func absolute(dir string) (string, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	real, err := filepath.EvalSymlinks(abs)
+	if errors.Is(err, os.ErrNotExist) {
+		return "", errs.New(errs.NotFound, "%s does not exist", abs)
+	}
+	return real, err
+}
+
+// GlobalFiles are files of the root whose change concerns every project.
+var GlobalFiles = []string{broodFile, "turbo.json", "turbo.jsonc", pnpmWorkspace}

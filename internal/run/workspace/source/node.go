@@ -1,0 +1,103 @@
+package source
+
+import (
+	"fmt"
+	"os"
+
+	"brood/internal/base/errs"
+)
+
+// Kind is the type of a node.
+type Kind int
+
+// The kinds.
+const (
+	Null Kind = iota
+	Bool
+	Number
+	String
+	List
+	Map
+)
+
+// String names the kind as a message does.
+func (k Kind) String() string {
+	return [...]string{"nothing", "true or false", "a number", "a string", "a list", "a mapping"}[k]
+}
+
+// Node is a value of a file.
+type Node struct {
+	Kind   Kind
+	Line   int // of its first character, from 1
+	Text   string
+	Bool   bool
+	Number float64
+	Items  []*Node
+	Fields []Field
+}
+
+// Field is a key of a mapping with its value.
+type Field struct {
+	Key   string
+	Line  int
+	Value *Node
+}
+
+// Get returns the value of a key, nil where the node has none.
+func (n *Node) Get(key string) *Node {
+	if n == nil {
+		return nil
+	}
+	for _, f := range n.Fields {
+		if f.Key == key {
+			return f.Value
+		}
+	}
+	return nil
+}
+
+// File is a file as a tree. Path is as it is shown to people.
+type File struct {
+	Path string
+	Root *Node
+}
+
+// MaxSize is the largest file that is read.
+const MaxSize = 4 << 20
+
+// maxDepth is how deep lists and mappings may be nested.
+const maxDepth = 200
+
+// Read returns the bytes of the file at path; shown is its name in messages.
+// A file that does not exist is an error of os; callers ask errors.Is.
+func Read(path, shown string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir() {
+		return nil, &os.PathError{Op: "read", Path: path, Err: os.ErrNotExist}
+	}
+	if info.Size() > MaxSize {
+		return nil, errs.New(errs.InvalidArgument, "%s has %d MiB: a configuration file has at most %d", shown, info.Size()>>20, MaxSize>>20)
+	}
+	raw := make([]byte, info.Size())
+	n, err := readFull(f, raw)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", shown, err)
+	}
+	return raw[:n], nil
+}
+
+// Wrong returns an error at a line of the file.
+func (f *File) Wrong(line int, format string, args ...any) error {
+	return errs.New(errs.InvalidArgument, "%s:%d: %s", f.Path, line, fmt.Sprintf(format, args...))
+}
+
+// At names a line of the file, as messages do.
+func (f *File) At(line int) string { return fmt.Sprintf("%s:%d", f.Path, line) }
