@@ -1,0 +1,211 @@
+package view_test
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"brood/internal/base/id"
+	"brood/internal/edge/view"
+	"brood/internal/run"
+	"brood/internal/run/orchestrator"
+)
+
+var update = flag.Bool("update", false, "write what is seen into the goldens")
+
+var zero = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// story is a run as it may be: hits, misses, a failure and what it skips, a
+// retry, a persistent task, lines that come in pieces.
+func story() []orchestrator.Event {
+	task := func(name string, deps ...id.Task) orchestrator.TaskInfo {
+		t := id.Task(name)
+		project, short := t.Split()
+		return orchestrator.TaskInfo{Task: t, Project: project, Name: short, Deps: deps, ExpectedMS: 2000}
+	}
+	dev, hash := task("web#dev"), task("ui#build")
+	dev.Persistent, hash.Logs = true, view.LogsHashOnly
+	group := task("web#all", "ui#build")
+	group.Group = true
+	return []orchestrator.Event{
+		orchestrator.Began{Run: "r-1", Root: "/ws", Concurrency: 2, Tasks: []orchestrator.TaskInfo{
+			task("lib#build"), hash, dev, task("api#build", "lib#build"), task("api#test", "api#build"), task("web#test"), group,
+		}},
+		orchestrator.Keyed{Task: "lib#build", Key: key('a'), Cache: "hit"},
+		orchestrator.Keyed{Task: "ui#build", Key: key('b'), Cache: "hit", Remote: true},
+		orchestrator.Keyed{Task: "api#build", Key: key('c'), Cache: "miss"},
+		orchestrator.Keyed{Task: "api#test", Key: key('d'), Cache: "miss"},
+		orchestrator.Keyed{Task: "web#test", Key: key('e'), Cache: "off"},
+		orchestrator.Started{Task: "web#dev", Attempt: 1},
+		orchestrator.Output{Task: "lib#build", Text: "built lib\n", Replayed: true},
+		orchestrator.Ended{Task: "lib#build", Status: run.Cached, Key: key('a'), SavedMS: 1500, Touched: true},
+		orchestrator.Ended{Task: "ui#build", Status: run.Cached, Key: key('b'), SavedMS: 500, Remote: true},
+		orchestrator.Started{Task: "api#build", Attempt: 1, Key: key('c')},
+		orchestrator.Started{Task: "web#test", Attempt: 1, Key: key('e')},
+		orchestrator.Output{Task: "web#dev", Text: "\x1bcready on :3000\n"},
+		orchestrator.Output{Task: "api#build", Text: "compiling\npart"},
+		orchestrator.Output{Task: "web#test", Text: "10%\r50%\r100%\n"},
+		orchestrator.Output{Task: "api#build", Text: "ly done\nerror: no such thing | `x`\nlast words"},
+		orchestrator.Ended{Task: "api#build", Status: run.Failed, Key: key('c'), Exit: 2, Attempts: 1, TookMS: 1200},
+		orchestrator.Ended{Task: "api#test", Status: run.Skipped, Key: key('d'), Cause: "api#build"},
+		orchestrator.Retrying{Task: "web#test", Attempt: 1, Exit: 1},
+		orchestrator.Started{Task: "web#test", Attempt: 2, Key: key('e')},
+		orchestrator.Output{Task: "web#test", Text: "better\n"},
+		orchestrator.Warning{Message: "the remote cache does not answer"},
+		orchestrator.Warning{Task: "web#test", Message: "100% odd"},
+		orchestrator.Ended{Task: "web#test", Status: run.Success, Key: key('e'), Attempts: 2, TookMS: 2100},
+		orchestrator.Ended{Task: "web#dev", Status: run.Success, Attempts: 1, TookMS: 3000},
+		orchestrator.Finished{
+			Run: "r-1", Status: run.Failed, Tasks: 6, Success: 2, Cached: 2, Failed: 1, Skipped: 1, WallMS: 65_000, WorkMS: 3300, SavedMS: 2000,
+			Failures:     []id.Task{"api#build"},
+			CriticalPath: []orchestrator.Step{{Task: "lib#build", TookMS: 4}, {Task: "api#build", TookMS: 1200}},
+			Slowest:      []orchestrator.Step{{Task: "web#test", TookMS: 2100}, {Task: "api#build", TookMS: 1200}},
+		},
+	}
+}
+
+func key(c byte) run.Key { return run.Key(strings.Repeat(string(c), 64)) }
+
+// tell shows a story, an event each 100 ms, with a tick after each.
+func tell(t *testing.T, o view.Options, events []orchestrator.Event) string {
+	t.Helper()
+	var b bytes.Buffer
+	o.Out = &b
+	v := view.New(o)
+	at := zero
+	for _, e := range events {
+		v.Event(at, e)
+		at = at.Add(100 * time.Millisecond)
+		v.Tick(at)
+	}
+	if err := v.Close(at); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestGoldens(t *testing.T) {
+	for name, o := range map[string]view.Options{
+		"stream":      {},
+		"bare":        {Bare: true},
+		"colour":      {Colour: true},
+		"grouped":     {Grouped: true},
+		"github":      {Grouped: true, GitHub: true},
+		"errors-only": {Logs: view.LogsErrorsOnly},
+		"new-only":    {Logs: view.LogsNewOnly},
+		"hash-only":   {Logs: view.LogsHashOnly},
+		"none":        {Logs: view.LogsNone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			golden(t, name+".txt", []byte(tell(t, o, story())))
+		})
+	}
+}
+
+func TestLive(t *testing.T) {
+	events := story()
+	text := tell(t, view.Options{Size: func() (int, int) { return 60, 10 }}, events[:16])
+	golden(t, "live.txt", []byte(strings.ReplaceAll(text, "\x1b", "^[")))
+	// What it painted is gone at the end, and only text is left.
+	text = tell(t, view.Options{Size: func() (int, int) { return 60, 10 }}, events)
+	if got, want := screen(text), tell(t, view.Options{}, events); got != want {
+		t.Errorf("left on the screen:\n%s\nwanted:\n%s", got, want)
+	}
+}
+
+// screen is what a terminal shows of a text that goes up and clears.
+func screen(text string) string {
+	var lines []string
+	line := ""
+	for len(text) > 0 {
+		var up int
+		if n, _ := fmt.Sscanf(text, "\r\x1b[%dA\x1b[J", &up); n == 1 {
+			lines = lines[:len(lines)-up]
+			text = text[strings.Index(text, "\x1b[J")+3:]
+			continue
+		}
+		i := strings.IndexByte(text, '\n')
+		if i < 0 {
+			break
+		}
+		line, text = text[:i], text[i+1:]
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+func TestStepSummary(t *testing.T) {
+	r := &orchestrator.Report{}
+	for _, e := range story() {
+		switch e := e.(type) {
+		case orchestrator.Ended:
+			r.Ended = append(r.Ended, e)
+		case orchestrator.Finished:
+			r.Finished = e
+		}
+	}
+	var b bytes.Buffer
+	if err := view.WriteSummary(&b, r); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "summary.md", b.Bytes())
+}
+
+func TestMuchOutputIsBounded(t *testing.T) {
+	events := []orchestrator.Event{
+		orchestrator.Began{Tasks: []orchestrator.TaskInfo{{Task: "a#b"}}},
+		orchestrator.Started{Task: "a#b", Attempt: 1},
+	}
+	for range 40 {
+		events = append(events, orchestrator.Output{Task: "a#b", Text: strings.Repeat("x\n", 1<<19)})
+	}
+	events = append(events, orchestrator.Ended{Task: "a#b", Status: run.Success})
+	text := tell(t, view.Options{Grouped: true, Bare: true}, events)
+	if n := len(text); n < 8<<20 || n > 17<<20 {
+		t.Errorf("%d bytes of a block", n)
+	}
+	if !strings.Contains(text, "left out") {
+		t.Error("it does not say that something is left out")
+	}
+}
+
+func TestWriteErrorIsTold(t *testing.T) {
+	v := view.New(view.Options{Out: broken{}})
+	v.Event(zero, orchestrator.Warning{Message: "x"})
+	v.Tick(zero)
+	if err := v.Close(zero); !errors.Is(err, errBroken) {
+		t.Errorf("%v", err)
+	}
+}
+
+var errBroken = errors.New("broken pipe")
+
+type broken struct{}
+
+func (broken) Write([]byte) (int, error) { return 0, errBroken }
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s is not what is seen; if it should be: go test ./internal/edge/view -update\nseen:\n%s\nwanted:\n%s", path, got, want)
+	}
+}
