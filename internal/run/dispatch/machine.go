@@ -85,7 +85,17 @@ func New(p Params) (*Machine, error) {
 // its dependants are derived when it is done.
 func (m *Machine) writesUnseen(i int32) bool {
 	t := m.p.Tasks[i]
-	return !t.Cache && !t.Command.Empty()
+	return !t.Cache && !m.idle(i)
+}
+
+// idle says that there is nothing to run: a group, or a task that is there for
+// its key alone.
+func (m *Machine) idle(i int32) bool {
+	return m.p.Tasks[i].Excluded || m.p.Tasks[i].Command.Empty()
+}
+
+func (m *Machine) persistent(i int32) bool {
+	return m.p.Tasks[i].Persistent && !m.p.Tasks[i].Excluded
 }
 
 // Done says that every task has its outcome and nothing is owed but keys
@@ -121,7 +131,7 @@ func (m *Machine) Step(e Event) []Effect {
 
 func (m *Machine) begin() {
 	for i := range m.p.Tasks {
-		if m.p.Tasks[i].Persistent && m.tasks[i].undone == 0 {
+		if m.persistent(int32(i)) && m.tasks[i].undone == 0 {
 			m.startPersistent(int32(i))
 		}
 	}
@@ -155,7 +165,7 @@ func (m *Machine) answer(i int32, a Answer) {
 func (m *Machine) unkey(i int32) {
 	s := &m.tasks[i]
 	s.unkeyed--
-	if s.unkeyed > 0 || m.p.Tasks[i].Persistent || s.answered || s.stage == final {
+	if s.unkeyed > 0 || m.persistent(i) || s.answered || s.stage == final {
 		return
 	}
 	for _, d := range m.deps[i] {
@@ -171,7 +181,12 @@ func (m *Machine) unkey(i int32) {
 // done.
 func (m *Machine) consider(i int32) {
 	s, t := &m.tasks[i], m.p.Tasks[i]
-	if s.stage != waiting || s.undone > 0 || !s.answered && !t.Persistent {
+	if t.Excluded && s.stage == waiting && s.answered {
+		s.unproven = true // nobody knows what lies where it would have written
+		m.finish(i, run.Success)
+		return
+	}
+	if s.stage != waiting || s.undone > 0 || !s.answered && !m.persistent(i) {
 		return
 	}
 	switch {
@@ -180,7 +195,7 @@ func (m *Machine) consider(i int32) {
 	case s.answer == Hit: // an additive one, which comes after those it adds to
 		s.stage = queued
 		m.toRestore = append(m.toRestore, i)
-	case t.Persistent:
+	case m.persistent(i):
 		m.startPersistent(i)
 	case t.Command.Empty():
 		m.finish(i, run.Success)
@@ -236,7 +251,7 @@ func (m *Machine) restored(i int32, ok bool) {
 
 func (m *Machine) ran(i int32, e Ran) {
 	s, t := &m.tasks[i], m.p.Tasks[i]
-	if !t.Persistent {
+	if !m.persistent(i) {
 		m.executing--
 		if t.Interactive {
 			m.held = false
@@ -250,7 +265,7 @@ func (m *Machine) ran(i int32, e Ran) {
 		m.finish(i, run.Success) // a persistent task that the end of the run stopped
 	case m.aborted:
 		m.finish(i, run.Aborted)
-	case e.Ending == Broke && !t.Persistent && m.retries(i) >= s.attempt:
+	case e.Ending == Broke && !m.persistent(i) && m.retries(i) >= s.attempt:
 		m.enqueue(i)
 	default:
 		m.fail(i)
@@ -302,12 +317,12 @@ func (m *Machine) finish(i int32, status run.Status) {
 // they keep the walk free of recursion.
 func (m *Machine) skips(i int32) bool {
 	s := &m.tasks[i]
-	return (s.answered || m.p.Tasks[i].Persistent) && s.cause >= 0 && m.p.Continue != Always
+	return (s.answered || m.persistent(i)) && s.cause >= 0 && m.p.Continue != Always
 }
 
 func (m *Machine) groupDone(i int32) bool {
 	s := &m.tasks[i]
-	return s.answered && s.answer != Hit && m.p.Tasks[i].Command.Empty()
+	return s.answered && s.answer != Hit && m.idle(i)
 }
 
 // inherit tells a task of the outcome of one that it waits on.
@@ -337,7 +352,7 @@ func (m *Machine) settle(i int32, status run.Status) {
 	s.stage, s.status = final, status
 	m.open--
 	t := m.p.Tasks[i]
-	if !t.Persistent {
+	if !m.persistent(i) {
 		m.openFinite--
 	} else if t.Requested && s.attempt > 0 {
 		m.wanted--

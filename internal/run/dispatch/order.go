@@ -43,7 +43,7 @@ func chains(p Params, dependants [][]int32, typical time.Duration) []int64 {
 		}
 		own := p.Expected[i]
 		switch {
-		case p.Tasks[i].Command.Empty():
+		case p.Tasks[i].Command.Empty() || p.Tasks[i].Excluded:
 			own = 0
 		case own <= 0:
 			own = typical

@@ -101,8 +101,9 @@ func (w *world) addTask(i int) {
 	case 2:
 		t.Interactive, t.Cache = true, false
 	}
+	t.Excluded = w.rand.IntN(15) == 0
 	for d := range i {
-		if w.rand.IntN(6) == 0 && !w.p.Tasks[d].Persistent {
+		if w.rand.IntN(6) == 0 && !w.persistent(d) {
 			t.Deps = append(t.Deps, w.p.Tasks[d].ID)
 		}
 	}
@@ -170,12 +171,14 @@ func (w *world) next(step int) (dispatch.Event, error) {
 // onlyPersistent says that the story would go on for ever: a person ends it.
 func (w *world) onlyPersistent() bool {
 	for i := range w.running {
-		if !w.p.Tasks[i].Persistent {
+		if !w.persistent(i) {
 			return false
 		}
 	}
 	return len(w.running) > 0
 }
+
+func (w *world) persistent(i int) bool { return w.p.Tasks[i].Persistent && !w.p.Tasks[i].Excluded }
 
 func (w *world) perform(effects []dispatch.Effect) error {
 	for _, e := range effects {

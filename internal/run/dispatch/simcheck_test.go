@@ -11,7 +11,7 @@ func (w *world) derive(e dispatch.Derive) error {
 	if err := w.fresh(e.Task); err != nil {
 		return err
 	}
-	if w.p.Tasks[e.Task].Persistent {
+	if w.persistent(e.Task) {
 		return fmt.Errorf("a persistent task needs no key")
 	}
 	w.deriving[e.Task] = true
@@ -19,7 +19,7 @@ func (w *world) derive(e dispatch.Derive) error {
 		return fmt.Errorf("%d keys at once, %d are allowed", len(w.deriving), w.p.Derivations)
 	}
 	for _, d := range w.deps(e.Task) {
-		if t := w.p.Tasks[d]; !t.Cache && !t.Command.Empty() && w.ends[d].Status == "" {
+		if t := w.p.Tasks[d]; !t.Cache && !t.Command.Empty() && !t.Excluded && w.ends[d].Status == "" {
 			return fmt.Errorf("task %d writes unseen and is not done", d)
 		}
 	}
@@ -27,7 +27,7 @@ func (w *world) derive(e dispatch.Derive) error {
 	switch t := w.p.Tasks[e.Task]; {
 	case w.rand.IntN(20) == 0:
 		a = dispatch.NoKey
-	case t.Cache && !t.Command.Empty() && w.rand.IntN(2) == 0:
+	case t.Cache && !t.Command.Empty() && !t.Excluded && w.rand.IntN(2) == 0:
 		a = dispatch.Hit
 	}
 	w.owe(dispatch.Keyed{Task: e.Task, Answer: a})
@@ -56,7 +56,7 @@ func (w *world) run(e dispatch.Run) error {
 		return err
 	}
 	t := w.p.Tasks[e.Task]
-	if t.Command.Empty() {
+	if t.Command.Empty() || t.Excluded {
 		return fmt.Errorf("a group has nothing to run")
 	}
 	w.tries[e.Task]++
@@ -101,6 +101,9 @@ func (w *world) mayRun(e dispatch.Run) error {
 		if e.Save && (end.Status != run.Success && end.Status != run.Cached) {
 			return fmt.Errorf("saved, though task %d %s", d, end.Status)
 		}
+		if e.Save && w.p.Tasks[d].Excluded {
+			return fmt.Errorf("saved, though task %d was left out", d)
+		}
 		if dep := w.p.Tasks[d]; e.Save && dep.Cache && !dep.Command.Empty() && !w.proven[d] {
 			return fmt.Errorf("saved, though the result of task %d is not proven", d)
 		}
@@ -114,7 +117,7 @@ func (w *world) mayRun(e dispatch.Run) error {
 func (w *world) places(i int) error {
 	finite, alone := 0, false
 	for r := range w.running {
-		if !w.p.Tasks[r].Persistent {
+		if !w.persistent(r) {
 			finite++
 			alone = alone || w.p.Tasks[r].Interactive
 		}
@@ -122,7 +125,7 @@ func (w *world) places(i int) error {
 	if finite > w.p.Executions {
 		return fmt.Errorf("%d tasks at once, %d are allowed", finite, w.p.Executions)
 	}
-	if alone && finite > 1 && !w.p.Tasks[i].Persistent {
+	if alone && finite > 1 && !w.persistent(i) {
 		return fmt.Errorf("an interactive task does not run alone")
 	}
 	if alone {

@@ -105,7 +105,7 @@ func prepare(c Config) ([]*run.Task, dispatch.Params) {
 func describe(c Config, tasks []*run.Task, p dispatch.Params) Began {
 	b := Began{Run: c.ID, Root: c.Root, Concurrency: c.Concurrency, Tasks: make([]TaskInfo, len(tasks))}
 	for i, t := range tasks {
-		info := TaskInfo{Task: t.ID, Project: t.Project, Name: t.Name, Dir: t.Dir, Deps: t.Deps, Group: t.Command.Empty(), Persistent: t.Persistent, Logs: t.OutputLogs}
+		info := TaskInfo{Task: t.ID, Project: t.Project, Name: t.Name, Dir: t.Dir, Deps: t.Deps, Group: uncounted(t), Persistent: t.Persistent, Logs: t.OutputLogs}
 		if info.Deps == nil {
 			info.Deps = []id.Task{}
 		}

@@ -28,7 +28,7 @@ type TaskInfo struct {
 	Name       string     `json:"name"`
 	Dir        string     `json:"dir"`
 	Deps       []id.Task  `json:"deps"`
-	Group      bool       `json:"group,omitempty"` // nothing to execute, and not counted
+	Group      bool       `json:"group,omitempty"` // nothing is executed; not counted
 	Persistent bool       `json:"persistent,omitempty"`
 	// ExpectedMS is what it took by its history; 0: never seen.
 	ExpectedMS int64 `json:"expectedMs,omitempty"`

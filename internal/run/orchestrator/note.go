@@ -34,7 +34,7 @@ func (r *runner) note(msg message) {
 
 func (r *runner) noteKey(s *task, t *run.Task, msg message) {
 	s.key, s.hit, s.cache = msg.key, msg.hit, msg.cache
-	if t.Command.Empty() || r.m.Done() {
+	if uncounted(t) || r.m.Done() {
 		return
 	}
 	if msg.err != nil && !r.m.Aborted() {
@@ -59,6 +59,9 @@ func (r *runner) noteAttempt(s *task, t *run.Task, msg message) {
 	s.log = nil
 }
 
+// uncounted says that a task is there for others alone.
+func uncounted(t *run.Task) bool { return t.Excluded || t.Command.Empty() }
+
 // pump passes on what the running tasks wrote.
 func (r *runner) pump() {
 	for i := range r.live {
@@ -75,7 +78,7 @@ func (r *runner) flush(i int, last bool) {
 // end writes a task's outcome into the books.
 func (r *runner) end(e dispatch.End) {
 	s, t := &r.state[e.Task], r.tasks[e.Task]
-	if t.Command.Empty() {
+	if uncounted(t) {
 		return
 	}
 	ended := Ended{Task: t.ID, Status: e.Status, Key: s.key, Attempts: e.Attempts, Unsaved: s.unsaved}

@@ -36,7 +36,7 @@ func (r *runner) lookup(ctx context.Context, i int) message {
 	switch {
 	case msg.err != nil:
 		msg.key, msg.cache, answer = "", cacheUnknown, dispatch.NoKey
-	case !t.Cache || t.Command.Empty() || r.c.Cache == nil:
+	case !t.Cache || uncounted(t) || r.c.Cache == nil:
 		msg.cache = cacheOff
 	default:
 		msg.cache = cacheMiss
