@@ -29,6 +29,7 @@ type Info struct {
 type record struct {
 	Info
 	Rand    []byte         `json:"rand"`
+	Rules   int            `json:"rules"` // batch.Rules of who began it: its journal means nothing under others
 	Sources []batch.Source `json:"sources"`
 	Records []batch.Record `json:"records,omitempty"` // of a batch that is done
 }
@@ -42,6 +43,7 @@ type book struct {
 	records []batch.Record
 	changed chan struct{} // closed and replaced when records come
 	done    bool
+	halted  error // why it stands where it is while the daemon runs on
 
 	post    chan batch.Event // to the goroutine that owns the batch
 	stopped chan struct{}    // closed when it no longer reads
@@ -142,8 +144,8 @@ func (v Batch) Records(ctx context.Context, after uint64) iter.Seq2[batch.Record
 				continue
 			}
 			if done {
-				if !v.over() {
-					yield(batch.Record{}, errs.New(errs.Unavailable, "the daemon stops: attach to batch %s again when it is back", v.ID()))
+				if err := v.unfinished(); err != nil {
+					yield(batch.Record{}, err)
 				}
 				return
 			}
@@ -157,10 +159,22 @@ func (v Batch) Records(ctx context.Context, after uint64) iter.Seq2[batch.Record
 	}
 }
 
-// over reports whether the last record is the summary.
-func (v Batch) over() bool {
+// unfinished says why the last record is not the summary.
+func (v Batch) unfinished() error {
 	v.b.mu.Lock()
 	defer v.b.mu.Unlock()
-	n := len(v.b.records)
-	return n > 0 && v.b.records[n-1].Done != nil
+	if n := len(v.b.records); n > 0 && v.b.records[n-1].Done != nil {
+		return nil
+	}
+	if v.b.halted != nil {
+		return errs.New(errs.FailedPrecondition, "batch %s stands where it is: %w", v.b.rec.ID, v.b.halted)
+	}
+	return errs.New(errs.Unavailable, "the daemon stops: attach to batch %s again when it is back", v.b.rec.ID)
+}
+
+// halt says that the batch stands still and the daemon does not.
+func (b *book) halt(why error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.halted = why
 }

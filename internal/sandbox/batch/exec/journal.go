@@ -60,7 +60,8 @@ func (j *journal) append(at time.Time, ev batch.Event) error {
 func (j *journal) close() error { return j.f.Close() }
 
 // readJournal gives each event of a journal to step, in order, and cuts off
-// what a crash left of a last line.
+// what a crash left of a last line. From a line that cannot be read on it is
+// cut off too, with an error of code DataLoss.
 func readJournal(path string, step func(time.Time, batch.Event)) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -79,7 +80,7 @@ func readJournal(path string, step func(time.Time, batch.Event)) error {
 		}
 		at, ev, err := decode(text)
 		if err != nil {
-			return errs.New(errs.DataLoss, "journal %s, byte %d: %w", path, good, err)
+			return errors.Join(errs.New(errs.DataLoss, "journal %s, byte %d: %w", path, good, err), f.Truncate(good))
 		}
 		step(at, ev)
 		good += int64(len(text))

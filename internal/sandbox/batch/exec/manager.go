@@ -156,6 +156,7 @@ func (m *Manager) begin(ctx context.Context, bk *book, req batch.Request) (err e
 		return err
 	}
 	bk.rec.Request, bk.rec.Total, bk.rec.Rand, bk.rec.Sources = req, b.Len(), seed, params.Sources
+	bk.rec.Rules = batch.Rules
 	dir := m.dir(bk.rec.ID)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return errs.New(errs.InsufficientDisk, "folder of batch %s: %w", bk.rec.ID, err)
@@ -264,8 +265,8 @@ func (m *Manager) reopen(name id.Batch) error {
 		return nil
 	case errs.Is(err, errs.NotFound) || err == nil && rec.ID != name:
 		return os.RemoveAll(m.dir(name)) // it never began
-	case err != nil:
-		m.p.Log.Warn("a batch's books are damaged and dropped", "error", err)
+	case err != nil || rec.Summary == nil && len(rec.Rand) != len([32]byte{}):
+		m.p.Log.Warn("a batch's books are damaged and dropped", "batch", name, "error", err)
 		return os.RemoveAll(m.dir(name))
 	}
 	bk := newBook(rec)
@@ -275,6 +276,13 @@ func (m *Manager) reopen(name id.Batch) error {
 	}
 	if rec.Summary != nil {
 		bk.done = true
+		close(bk.stopped)
+		return nil
+	}
+	if rec.Rules != batch.Rules {
+		m.p.Log.Warn("a batch is left where it was: another version of brood began it", "batch", name)
+		bk.halted = errs.New(errs.FailedPrecondition, "another version of brood began it and did not end it; its forks are as they were")
+		bk.rec.Note, bk.done = bk.halted.Error(), true
 		close(bk.stopped)
 		return nil
 	}
@@ -297,11 +305,15 @@ func (m *Manager) goOn(bk *book) error {
 	err = readJournal(m.journal(bk.rec.ID), func(at time.Time, ev batch.Event) {
 		records = append(records, emitted(b.Step(at, ev))...)
 	})
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	bk.rec.Note = "the daemon was started again while the batch was at work; it went on"
+	switch {
+	case errs.Is(err, errs.DataLoss):
+		m.p.Log.Error("a batch goes on from where its journal can still be read", "batch", bk.rec.ID, "error", err)
+		bk.rec.Note = "a part of its journal could not be read any more; it went on from before that"
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
 	bk.add(records)
-	bk.rec.Note = "the daemon was started again while the batch was at work; it went on"
 	j, err := openJournal(m.journal(bk.rec.ID))
 	if err != nil {
 		return err

@@ -29,6 +29,9 @@ func (m *Manager) run(w *worker, first batch.Event) {
 		defer w.bk.finish()
 		defer close(w.bk.stopped)
 		err := errors.Join(w.loop(ctx, first), w.j.close())
+		if ctx.Err() == nil {
+			w.bk.halt(err)
+		}
 		w.release()
 		if w.b.Done() {
 			err = errors.Join(err, m.p.Host.DropUnused())
