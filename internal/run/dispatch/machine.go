@@ -70,10 +70,10 @@ func New(p Params) (*Machine, error) {
 				s.unkeyed++
 			}
 		}
-		if !p.Tasks[i].Persistent {
+		if !m.persistent(int32(i)) {
 			m.openFinite++
 		}
-		if s.unkeyed == 0 && !p.Tasks[i].Persistent {
+		if s.unkeyed == 0 && !m.persistent(int32(i)) {
 			m.toDerive = append(m.toDerive, int32(i))
 		}
 	}
