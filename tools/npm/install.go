@@ -18,7 +18,7 @@ import (
 
 // layout is part of the stamp: a change of how packages are laid out makes
 // what is there anew.
-const layout = "1"
+const layout = "2"
 
 const stampName = ".stamp"
 
@@ -222,7 +222,44 @@ func (in installation) linkNode(root *os.Root) error {
 	if err := root.Mkdir("bin", 0o755); err != nil {
 		return err
 	}
-	return root.Symlink("../"+target, "bin/node")
+	if err := root.Symlink("../"+target, "bin/node"); err != nil {
+		return err
+	}
+	return in.linkPrograms(root)
+}
+
+// programs are what else gets a path in bin, where the lock has its package;
+// %s is the platform as the package's name writes it.
+var programs = []struct{ name, target string }{
+	{"turbo", "@turbo/linux-%s/bin/turbo"},
+	{"npm", "npm/bin/npm-cli.js"},
+	{"pnpm", "pnpm/bin/pnpm.cjs"},
+	{"pnpm-native", "@pnpm/exe.linux-%s/pnpm"},
+	{"yarn", "yarn/bin/yarn.js"},
+	{"yarn-berry", "@yarnpkg/cli-dist/bin/yarn.js"},
+	{"bun", "@oven/bun-linux-%s/bin/bun"},
+}
+
+// linkPrograms makes the paths of programs. Each is run with bin in PATH, so
+// that those written in JavaScript find Node.
+func (in installation) linkPrograms(root *os.Root) error {
+	for _, p := range programs {
+		for _, cpu := range map[string][]string{"x64": {"x64", "64"}, "arm64": {"arm64", "aarch64"}}[in.platform.cpu] {
+			target := "node_modules/" + strings.ReplaceAll(p.target, "%s", cpu)
+			info, err := root.Stat(target)
+			if err != nil || !info.Mode().IsRegular() {
+				continue
+			}
+			if err := root.Chmod(target, 0o755); err != nil {
+				return err
+			}
+			if err := root.Symlink("../"+target, "bin/"+p.name); err != nil {
+				return err
+			}
+			break
+		}
+	}
+	return nil
 }
 
 // explainFull says how much is free when the disk is full.
@@ -235,5 +272,5 @@ func explainFull(err error, into string) error {
 		return err
 	}
 	free := st.Bavail * uint64(st.Bsize) >> 20
-	return fmt.Errorf("the disk is full: about 250 MB are needed in %s, %d MB are free: %w", filepath.Dir(filepath.Clean(into)), free, err)
+	return fmt.Errorf("the disk is full: about 550 MB are needed in %s, %d MB are free: %w", filepath.Dir(filepath.Clean(into)), free, err)
 }

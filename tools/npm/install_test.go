@@ -3,6 +3,7 @@ package main
 import (
 	"archive/tar"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -268,5 +269,32 @@ func TestFullDiskIsExplained(t *testing.T) {
 	other := errors.New("other")
 	if err := explainFull(other, into); err != other {
 		t.Errorf("explainFull of another error: %v", err)
+	}
+}
+
+// TestProgramsGetAPath: a program of a package is in bin, and can be run, also
+// where its tarball did not say so.
+func TestProgramsGetAPath(t *testing.T) {
+	reg := newRegistry(t)
+	in := reg.standard(t)
+	turbo := tarball(t, entry{name: "package/bin/turbo", body: "#!/bin/sh\n", mode: 0o644})
+	reg.files["/@turbo/linux-64/-/linux-64-2.0.0.tgz"] = turbo
+	var lock struct {
+		Packages map[string]map[string]any `json:"packages"`
+	}
+	if err := json.Unmarshal(in.lock, &lock); err != nil {
+		t.Fatal(err)
+	}
+	lock.Packages["node_modules/@turbo/linux-64"] = map[string]any{"version": "2.0.0", "integrity": integrity(turbo)}
+	in.lock = lockOf(t, lock.Packages)
+	if err := install(t.Context(), in); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(filepath.Join(in.into, "bin/turbo"))
+	if err != nil || info.Mode().Perm()&0o111 == 0 {
+		t.Errorf("bin/turbo: %v, %v; want a program", info, err)
+	}
+	if _, err := os.Lstat(filepath.Join(in.into, "bin/bun")); err == nil {
+		t.Error("bin/bun is there without its package")
 	}
 }

@@ -34,6 +34,7 @@ type lockEntry struct {
 	Version   string    `json:"version"`
 	Integrity string    `json:"integrity"`
 	Link      bool      `json:"link"`
+	InBundle  bool      `json:"inBundle"` // it comes inside of the package above it
 	OS        oneOrMore `json:"os"`
 	CPU       oneOrMore `json:"cpu"`
 }
@@ -80,8 +81,8 @@ func parseLock(raw []byte, on platform) ([]pack, error) {
 	}
 	var all []pack
 	for dir, entry := range lock.Packages {
-		if dir == "" || !entry.OS.allows(on.os) || !entry.CPU.allows(on.cpu) {
-			continue // the root itself, or another platform's
+		if dir == "" || entry.InBundle || !entry.OS.allows(on.os) || !entry.CPU.allows(on.cpu) {
+			continue // the root itself, part of another, or another platform's
 		}
 		p, err := entry.pack(dir)
 		if err != nil {

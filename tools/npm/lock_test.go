@@ -86,3 +86,15 @@ func TestTarballPath(t *testing.T) {
 		t.Errorf("a nested package: %v, %v", packs, err)
 	}
 }
+
+// TestBundledPackagesComeInside: what npm marks as bundled has no tarball.
+func TestBundledPackagesComeInside(t *testing.T) {
+	raw := lockOf(t, map[string]map[string]any{
+		"node_modules/npm":                      {"version": "1.2.3", "integrity": integrity([]byte("npm"))},
+		"node_modules/npm/node_modules/archive": {"version": "1.0.0", "inBundle": true},
+	})
+	packs, err := parseLock(raw, testPlatform)
+	if err != nil || len(packs) != 1 || packs[0].name != "npm" {
+		t.Errorf("%v, %v; want npm alone", packs, err)
+	}
+}

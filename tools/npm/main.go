@@ -5,7 +5,8 @@
 //
 //	go run ./npm --into DIR
 //
-// DIR appears whole or not at all, with node_modules and bin/node inside, and
+// DIR appears whole or not at all, with node_modules and bin inside (node, and
+// the managers and turbo where the lock has them), and
 // is not touched again until the lock changes. Several runs at once are safe:
 // one works, the others wait for it. No script of a package is ever run.
 //
