@@ -1,0 +1,83 @@
+package key
+
+import (
+	"context"
+
+	"brood/internal/run"
+	"brood/internal/run/cache/files"
+)
+
+// Changed returns the input of a task that is no longer as its key has it, ""
+// when all are: to be asked after the task ran and before its result is saved.
+// A file that came since counts too. The environment cannot change.
+func (k *Keyer) Changed(ctx context.Context, t *run.Task) (string, error) {
+	in, err := k.inputsOf(ctx, t)
+	if err != nil {
+		return "", err
+	}
+	for _, list := range [][]files.File{in.files, k.guard, k.lock.files()} {
+		name, err := k.cfg.Files.Changed(ctx, list)
+		if name != "" || err != nil {
+			return name, err
+		}
+	}
+	sel, _, err := k.selectionOf(t)
+	if err != nil {
+		return "", err
+	}
+	if name, err := k.appeared(t, sel); name != "" || err != nil {
+		return name, err
+	}
+	if in.named.Deep() {
+		return "", nil // what the list of ignored files has is checked above
+	}
+	now, err := k.cfg.Files.Named(ctx, in.named)
+	if err != nil {
+		return "", err
+	}
+	known := map[string]bool{}
+	for _, f := range in.files {
+		known[f.Path] = true
+	}
+	for _, f := range now {
+		if !known[f.Path] && !sel.made(f.Path) {
+			return f.Path, nil
+		}
+	}
+	return "", nil
+}
+
+// appeared looks for new files where the task's inputs are.
+func (k *Keyer) appeared(t *run.Task, sel selection) (string, error) {
+	if sel.outputs == nil {
+		for _, p := range k.producers(t) {
+			o, err := k.outputs(p)
+			if err != nil {
+				return "", err
+			}
+			sel.outputs = append(sel.outputs, o)
+		}
+	}
+	skip := func(name string, folder bool) bool {
+		switch {
+		case sel.made(name):
+			return true
+		case sel.defaults:
+			return sel.set.Excluded(name)
+		case folder:
+			return !sel.set.Reaches(name)
+		}
+		return !sel.set.Match(name)
+	}
+	if sel.defaults {
+		if name, err := k.cfg.Files.Appeared(t.Dir, skip); name != "" || err != nil {
+			return name, err
+		}
+	}
+	for _, base := range sel.set.Bases() {
+		if name, err := k.cfg.Files.Appeared(base, skip); name != "" || err != nil {
+			return name, err
+		}
+	}
+	return "", nil
+}
