@@ -14,6 +14,7 @@ type Machine struct {
 	toDerive  []int32 // first in, first out
 	toRestore []int32
 	ready     queue
+	standing  []int32 // persistent tasks
 	alone     []int32 // interactive tasks that may begin once nothing else runs
 
 	deriving, restoring, executing int
@@ -132,7 +133,7 @@ func (m *Machine) Step(e Event) []Effect {
 func (m *Machine) begin() {
 	for i := range m.p.Tasks {
 		if m.persistent(int32(i)) && m.tasks[i].undone == 0 {
-			m.startPersistent(int32(i))
+			m.consider(int32(i))
 		}
 	}
 }
@@ -196,7 +197,8 @@ func (m *Machine) consider(i int32) {
 		s.stage = queued
 		m.toRestore = append(m.toRestore, i)
 	case m.persistent(i):
-		m.startPersistent(i)
+		s.stage = queued
+		m.standing = append(m.standing, i)
 	case t.Command.Empty():
 		m.finish(i, run.Success)
 	default:
@@ -211,13 +213,6 @@ func (m *Machine) enqueue(i int32) {
 		return
 	}
 	m.push(i)
-}
-
-func (m *Machine) startPersistent(i int32) {
-	if m.p.Tasks[i].Requested {
-		m.wanted++
-	}
-	m.run(i)
 }
 
 func (m *Machine) run(i int32) {

@@ -13,6 +13,13 @@ func (m *Machine) start() {
 	if m.aborted {
 		return
 	}
+	for _, i := range m.standing {
+		if m.p.Tasks[i].Requested {
+			m.wanted++
+		}
+		m.run(i)
+	}
+	m.standing = m.standing[:0]
 	for m.executing < m.p.Executions && !m.held && m.ready.Len() > 0 {
 		m.rank()
 		m.executing++
@@ -58,7 +65,7 @@ func (m *Machine) abort(status run.Status, failed int32) {
 		return
 	}
 	m.aborted = true
-	m.toDerive, m.toRestore, m.alone, m.ready.tasks = nil, nil, nil, nil
+	m.toDerive, m.toRestore, m.standing, m.alone, m.ready.tasks = nil, nil, nil, nil, nil
 	behind := m.behind(failed)
 	for i := range m.tasks {
 		s := &m.tasks[i]

@@ -14,8 +14,9 @@ type Keys interface {
 	// Key is called once for each task, after it was called for all its
 	// dependencies, whose keys are in upstream.
 	Key(ctx context.Context, t *run.Task, upstream map[id.Task]run.Key) (run.Key, error)
-	// Changed says that the inputs of a task are not those of its key any more.
-	Changed(ctx context.Context, t *run.Task, key run.Key) (bool, error)
+	// Changed names an input that is no longer as the task's key has it; "" when
+	// all are.
+	Changed(ctx context.Context, t *run.Task) (string, error)
 }
 
 // Cache answers keys with results. Safe for concurrent use. A cache that cannot

@@ -27,6 +27,7 @@ type runner struct {
 	tasks []*run.Task
 	index map[id.Task]int
 	state []task
+	late  []bool // waits, at some distance, on a task that is not cached
 	m     *dispatch.Machine
 	began time.Time
 	speak *speaker
@@ -87,13 +88,17 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 		return nil, err
 	}
 	r := &runner{
-		c: c, tasks: tasks, m: m, index: make(map[id.Task]int, len(tasks)), state: make([]task, len(tasks)), began: time.Now(),
+		c: c, tasks: tasks, m: m, index: make(map[id.Task]int, len(tasks)), state: make([]task, len(tasks)), late: make([]bool, len(tasks)), began: time.Now(),
 		derive: make(chan int, params.Derivations), restore: make(chan int, params.Restores),
 		kick: make(chan struct{}, 1), live: map[int]*task{},
 	}
 	owed := params.Derivations + params.Restores + params.Executions
 	for i, t := range tasks {
 		r.index[t.ID] = i
+		for _, d := range t.Deps {
+			up := r.index[d]
+			r.late[i] = r.late[i] || r.late[up] || !tasks[up].Cache && !uncounted(tasks[up])
+		}
 		if t.Persistent {
 			owed++
 		}

@@ -107,6 +107,21 @@ func TestNotSaved(t *testing.T) {
 	}
 }
 
+// TestGeneratorThatIsNotCached writes an input of a task behind it: what was
+// cached for the input as it was is no hit.
+func TestGeneratorThatIsNotCached(t *testing.T) {
+	w := newWorld()
+	uncached := func(c *orchestrator.Config) { c.Tasks[0].Cache = false }
+	w.run(t, t.Context(), uncached, "gen", "a: gen", "b: a")
+	if r := w.run(t, t.Context(), uncached, "gen", "a: gen", "b: a"); statuses(r) != "a=cached b=cached gen=success" {
+		t.Errorf("nothing changed: %s", statuses(r))
+	}
+	w.changed["p#b"] = true
+	if r := w.run(t, t.Context(), uncached, "gen", "a: gen", "b: a"); statuses(r) != "a=cached b=success gen=success" {
+		t.Errorf("it wrote an input of b: %s", statuses(r))
+	}
+}
+
 func TestDamagedHitRuns(t *testing.T) {
 	w := newWorld()
 	w.run(t, t.Context(), nil, "a", "b: a")

@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"brood/internal/base/errs"
 	"brood/internal/base/id"
 	"brood/internal/run"
 	"brood/internal/run/dispatch"
@@ -32,6 +33,9 @@ func (r *runner) lookup(ctx context.Context, i int) message {
 		upstream[d] = r.state[r.index[d]].key
 	}
 	msg.key, msg.err = r.c.Keys.Key(ctx, t, upstream)
+	if msg.err == nil && r.late[i] {
+		msg.err = r.settled(ctx, t)
+	}
 	answer := dispatch.Miss
 	switch {
 	case msg.err != nil:
@@ -46,6 +50,17 @@ func (r *runner) lookup(ctx context.Context, i int) message {
 	}
 	msg.event = dispatch.Keyed{Task: i, Answer: answer}
 	return msg
+}
+
+// settled checks the inputs of a task that waits on some that are not cached:
+// what those wrote in this run is not in the files that keys are derived from,
+// and a hit on what was there before would be a stale one.
+func (r *runner) settled(ctx context.Context, t *run.Task) error {
+	changed, err := r.c.Keys.Changed(ctx, t)
+	if err == nil && changed != "" {
+		err = errs.New(errs.FailedPrecondition, "a task before it that is not cached changed its input %s", changed)
+	}
+	return err
 }
 
 // place restores a hit, and reads its output where that is wanted.
@@ -146,12 +161,12 @@ func (r *runner) attempt(ctx context.Context, a attempt) message {
 // save stores a result; unsaved says why it did not, unproven that the inputs
 // changed while the task ran.
 func (r *runner) save(ctx context.Context, a attempt, result run.Result) (unsaved string, unproven bool) {
-	changed, err := r.c.Keys.Changed(ctx, a.order.Task, a.key)
+	changed, err := r.c.Keys.Changed(ctx, a.order.Task)
 	switch {
 	case err != nil:
 		return fmt.Sprintf("its inputs could not be checked again: %v", err), true
-	case changed:
-		return "its inputs changed while it ran", true
+	case changed != "":
+		return fmt.Sprintf("its input %s changed while it ran", changed), true
 	case !a.save:
 		return "a task before it failed, or its inputs changed", false
 	}

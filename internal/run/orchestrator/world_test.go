@@ -68,10 +68,13 @@ func (w *world) Key(_ context.Context, t *run.Task, upstream map[id.Task]run.Key
 	return digest.Of([]byte(strings.Join(all, " "))), nil
 }
 
-func (w *world) Changed(_ context.Context, t *run.Task, _ run.Key) (bool, error) {
+func (w *world) Changed(_ context.Context, t *run.Task) (string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.changed[t.ID], nil
+	if w.changed[t.ID] {
+		return "src/x", nil
+	}
+	return "", nil
 }
 
 func (w *world) Lookup(_ context.Context, _ *run.Task, key run.Key) (orchestrator.Hit, bool) {
