@@ -1,0 +1,529 @@
+package cache
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"brood/internal/base/digest"
+	"brood/internal/base/errs"
+	"brood/internal/home"
+	"brood/internal/run/cache/entry"
+	"brood/internal/run/cache/stamp"
+)
+
+// Log returns what the task wrote when it ran.
+func (h *Hit) Log(ctx context.Context) (io.ReadCloser, error) {
+	l := h.entry.Log
+	if l.Inline != nil || l.Size == 0 {
+		return io.NopCloser(bytes.NewReader(l.Inline)), nil
+	}
+	var b bytes.Buffer
+	if err := h.c.content(ctx, &b, l); err != nil {
+		return nil, fmt.Errorf("the stored output of %s: %w", h.task.ID, err)
+	}
+	return io.NopCloser(&b), nil
+}
+
+// content writes a content to w, fetching it first when it is not here, and
+// again when it is damaged.
+func (c *Cache) content(ctx context.Context, w io.Writer, want entry.Content) error {
+	if want.Inline != nil || want.Size == 0 {
+		_, err := w.Write(want.Inline)
+		return err
+	}
+	err := c.store.Copy(w, want.Digest, want.Size)
+	lost := errs.Is(err, errs.NotFound) || errs.Is(err, errs.DataLoss)
+	if !lost || c.shared == nil || !c.cfg.Shared.Read {
+		return err
+	}
+	if e := c.shared.fetch(ctx, []entry.Content{want}, c.store); e != nil {
+		return err
+	}
+	if back, ok := w.(interface{ restart() error }); ok {
+		if err := back.restart(); err != nil {
+			return err
+		}
+	} else if b, ok := w.(*bytes.Buffer); ok {
+		b.Reset()
+	}
+	return c.store.Copy(w, want.Digest, want.Size)
+}
+
+// Restore makes the task's outputs what they were; touched says that something
+// had to be changed. On an error with touched false the tree is as it was; on
+// one with touched true the outputs are incomplete, and the task must run. An
+// entry that cannot be restored is dropped, so that the task's next save
+// replaces it.
+func (h *Hit) Restore(ctx context.Context) (touched bool, err error) {
+	same, err := h.matches(ctx)
+	if err != nil {
+		return false, fmt.Errorf("restore %s: %w", h.task.ID, err)
+	}
+	if same {
+		return false, nil
+	}
+	unlock, waited, err := h.c.lockProject(ctx, h.task.Dir)
+	if err != nil {
+		return false, fmt.Errorf("restore %s: %w", h.task.ID, err)
+	}
+	defer unlock()
+	if waited {
+		if same, err = h.matches(ctx); same || err != nil {
+			return false, err
+		}
+	}
+	touched, err = h.place(ctx)
+	if errs.Is(err, errs.DataLoss) || errs.Is(err, errs.NotFound) {
+		h.c.drop(h.entry)
+	}
+	if err != nil {
+		return touched, fmt.Errorf("restore %s: %w", h.task.ID, err)
+	}
+	return true, nil
+}
+
+// lockProject lets one process at a time restore into a project.
+func (c *Cache) lockProject(ctx context.Context, dir string) (unlock func(), waited bool, err error) {
+	locks := filepath.Join(c.cfg.Dir, "locks")
+	if err := os.MkdirAll(locks, 0o700); err != nil {
+		return nil, false, home.DiskError(err, "cache folder")
+	}
+	l := flock.New(filepath.Join(locks, digest.Of([]byte(c.cfg.Root + "\x00" + dir)).Short()), flock.SetPermissions(0o600))
+	ok, err := l.TryLock()
+	if err == nil && !ok {
+		waited = true
+		_, err = l.TryLockContext(ctx, 10*time.Millisecond)
+	}
+	if err != nil {
+		return nil, false, home.DiskError(err, "lock %s", dir)
+	}
+	return func() { _ = l.Unlock() }, waited, nil
+}
+
+// matches says that the tree is what a restore would make of it.
+func (h *Hit) matches(ctx context.Context) (bool, error) {
+	o, err := h.present()
+	if err != nil {
+		return false, err
+	}
+	e := h.entry
+	if len(o.files) != len(e.Files) || len(o.links) != len(e.Links) || len(o.dirs) != len(e.Dirs) || len(o.other) > 0 {
+		return false, nil
+	}
+	for i, d := range e.Dirs {
+		if o.dirs[i].path != d.Path || o.dirs[i].stat.Perm() != d.Perm {
+			return false, nil
+		}
+	}
+	for i, l := range e.Links {
+		if o.links[i].path != l.Path || !h.c.linkIs(l) {
+			return false, nil
+		}
+	}
+	for i, f := range e.Files {
+		if ctx.Err() != nil {
+			return false, context.Cause(ctx)
+		}
+		if o.files[i].path != f.Path || !h.c.fileIs(o.files[i].stat, f) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// present lists what lies under the outputs and is this task's: of an additive
+// task what it added, of another what no additive one did.
+func (h *Hit) present() (*outputs, error) {
+	o, err := h.c.scan(h.task)
+	if err != nil {
+		return nil, err
+	}
+	o.sort()
+	if !h.c.additive(h.task) {
+		other := func(f found) bool {
+			owner := h.c.cfg.Stamps.Owner(f.path)
+			return owner != "" && owner != string(h.task.ID)
+		}
+		h.forget(o, other)
+		o.files, o.links = slices.DeleteFunc(o.files, other), slices.DeleteFunc(o.links, other)
+		return o, nil
+	}
+	var want []string
+	for _, f := range h.entry.Files {
+		want = append(want, f.Path)
+	}
+	for _, l := range h.entry.Links {
+		want = append(want, l.Path)
+	}
+	slices.Sort(want)
+	foreign := func(f found) bool {
+		return !has(want, f.path) && h.c.cfg.Stamps.Owner(f.path) != string(h.task.ID)
+	}
+	o.files, o.links, o.dirs = slices.DeleteFunc(o.files, foreign), slices.DeleteFunc(o.links, foreign), nil
+	return o, nil
+}
+
+// forget drops the folders that are there for the files of other tasks only.
+func (h *Hit) forget(o *outputs, other func(found) bool) {
+	theirs := map[string]bool{}
+	for _, list := range [][]found{o.files, o.links} {
+		for _, f := range list {
+			for dir := f.path; other(f) && dir != "."; {
+				dir = path.Dir(dir)
+				theirs[dir] = true
+			}
+		}
+	}
+	for _, d := range h.entry.Dirs {
+		delete(theirs, d.Path)
+	}
+	o.dirs = slices.DeleteFunc(o.dirs, func(d found) bool { return theirs[d.path] })
+}
+
+func (c *Cache) linkIs(l entry.Link) bool {
+	to, err := os.Readlink(filepath.Join(c.cfg.Root, l.Path))
+	return err == nil && to == l.Target
+}
+
+// fileIs compares a file with its stored state, reading it only when no stamp
+// tells its digest.
+func (c *Cache) fileIs(st stamp.Stat, f entry.File) bool {
+	if st.Size != f.Size || st.Perm() != f.Perm || !st.Regular() {
+		return false
+	}
+	if d, ok := c.cfg.Stamps.Get(stamp.Digest, f.Path, st); ok {
+		return d == string(f.Digest)
+	}
+	started := time.Now()
+	r, err := os.Open(filepath.Join(c.cfg.Root, f.Path))
+	if err != nil {
+		return false
+	}
+	defer r.Close()
+	d, _, err := digest.Read(r)
+	if err != nil {
+		return false
+	}
+	c.cfg.Stamps.Put(stamp.Digest, f.Path, st, string(d), started)
+	return d == f.Digest
+}
+
+// place stages what is missing, wipes, and moves what was staged to its place.
+func (h *Hit) place(ctx context.Context) (touched bool, err error) {
+	c := h.c
+	if err := h.allowed(); err != nil {
+		return false, err
+	}
+	o, err := h.present()
+	if err != nil {
+		return false, err
+	}
+	var missing []entry.File
+	keep := map[string]bool{}
+	for _, f := range h.entry.Files {
+		if now, ok := find(o.files, f.Path); ok && c.fileIs(now.stat, f) {
+			keep[f.Path] = true
+			continue
+		}
+		missing = append(missing, f)
+	}
+	if err := h.fetch(ctx, missing); err != nil {
+		return false, err
+	}
+	st, err := c.openStage()
+	if err != nil {
+		return false, err
+	}
+	staged := make([]string, 0, len(missing))
+	defer func() {
+		if err != nil {
+			st.discard(staged)
+		}
+	}()
+	for _, f := range missing {
+		name := st.next()
+		staged = append(staged, name)
+		if err := c.stageFile(ctx, name, f); err != nil {
+			return false, err
+		}
+	}
+	if !c.additive(h.task) {
+		if o, err = c.scan(h.task); err != nil { // what additive tasks added goes too
+			return false, err
+		}
+		o.sort()
+	}
+	if err := c.wipe(o, h.entry, keep); err != nil {
+		return true, err
+	}
+	return true, h.move(missing, staged)
+}
+
+// allowed refuses an entry with outputs that the task does not have.
+func (h *Hit) allowed() error {
+	set, err := globs(h.task)
+	if err != nil {
+		return err
+	}
+	check := func(name string) error {
+		if !set.Match(name) || h.c.cfg.Tracked(name) {
+			return errs.New(errs.DataLoss, "the stored output %s is none of its outputs", name)
+		}
+		return nil
+	}
+	for _, f := range h.entry.Files {
+		if err := check(f.Path); err != nil {
+			return err
+		}
+	}
+	for _, l := range h.entry.Links {
+		if err := check(l.Path); err != nil {
+			return err
+		}
+	}
+	for _, d := range h.entry.Dirs {
+		if !set.Match(d.Path) {
+			return errs.New(errs.DataLoss, "the stored output %s is none of its outputs", d.Path)
+		}
+	}
+	return nil
+}
+
+// fetch brings what is not here from the shared cache.
+func (h *Hit) fetch(ctx context.Context, list []entry.File) error {
+	if h.c.shared == nil || !h.c.cfg.Shared.Read {
+		return nil
+	}
+	var need []entry.Content
+	seen := map[digest.Digest]bool{}
+	for _, f := range list {
+		if f.Inline == nil && f.Size > 0 && !seen[f.Digest] && !h.c.store.Has(f.Digest) {
+			seen[f.Digest] = true
+			need = append(need, f.Content)
+		}
+	}
+	if len(need) == 0 {
+		return nil
+	}
+	return h.c.shared.fetch(ctx, need, h.c.store)
+}
+
+// wipe removes what is not part of the entry: files and links first, then
+// folders from the inside out, as far as they are empty.
+func (c *Cache) wipe(o *outputs, e *entry.Entry, keep map[string]bool) error {
+	links := make(map[string]string, len(e.Links))
+	for _, l := range e.Links {
+		links[l.Path] = l.Target
+	}
+	dirs := make(map[string]bool, len(e.Dirs))
+	for _, d := range e.Dirs {
+		dirs[d.Path] = true
+	}
+	replaced := make(map[string]bool, len(e.Files)) // by rename, which leaves no gap
+	for _, f := range e.Files {
+		replaced[f.Path] = true
+	}
+	for _, f := range o.files {
+		if keep[f.path] || replaced[f.path] {
+			continue
+		}
+		c.cfg.Stamps.Forget(f.path)
+		if err := c.remove(f.path); err != nil {
+			return err
+		}
+	}
+	for _, l := range o.links {
+		if to, ok := links[l.path]; ok && c.linkIs(entry.Link{Path: l.path, Target: to}) {
+			continue
+		}
+		if err := c.remove(l.path); err != nil {
+			return err
+		}
+	}
+	for _, name := range o.other {
+		if err := c.remove(name); err != nil {
+			return err
+		}
+	}
+	for i := len(o.dirs) - 1; i >= 0; i-- {
+		if !dirs[o.dirs[i].path] {
+			_ = c.root.Remove(o.dirs[i].path) // it may hold what is not ours
+		}
+	}
+	return nil
+}
+
+// remove deletes a file, opening its folder for writing when it must.
+func (c *Cache) remove(name string) error {
+	err := c.root.Remove(name)
+	if errors.Is(err, fs.ErrPermission) {
+		if e := c.root.Chmod(path.Dir(name), 0o755); e == nil {
+			err = c.root.Remove(name)
+		}
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return home.DiskError(err, "remove the old output %s", name)
+	}
+	return nil
+}
+
+// move puts everything in its place.
+func (h *Hit) move(list []entry.File, staged []string) error {
+	c, made := h.c, map[string]bool{}
+	parent := func(name string) error {
+		dir := path.Dir(name)
+		if dir == "." || made[dir] {
+			return nil
+		}
+		made[dir] = true
+		return c.root.MkdirAll(dir, 0o755)
+	}
+	for _, d := range h.entry.Dirs {
+		if err := c.root.MkdirAll(d.Path, 0o755); err != nil {
+			return home.DiskError(err, "make the output folder %s", d.Path)
+		}
+		made[d.Path] = true
+	}
+	for i, f := range list {
+		if err := parent(f.Path); err != nil {
+			return home.DiskError(err, "make the folder of output %s", f.Path)
+		}
+		if err := c.rename(staged[i], f.Path); err != nil {
+			return home.DiskError(err, "place the output %s", f.Path)
+		}
+	}
+	for _, l := range h.entry.Links {
+		if c.linkIs(l) {
+			continue
+		}
+		if err := parent(l.Path); err != nil {
+			return home.DiskError(err, "make the folder of output %s", l.Path)
+		}
+		if err := c.root.Symlink(l.Target, l.Path); err != nil {
+			return home.DiskError(err, "place the output %s", l.Path)
+		}
+	}
+	return h.finish(list)
+}
+
+// rename moves a staged file into a folder, which is opened for writing when
+// it must be.
+func (c *Cache) rename(from, to string) error {
+	err := c.root.Rename(from, to)
+	if errors.Is(err, fs.ErrPermission) {
+		if e := c.root.Chmod(path.Dir(to), 0o755); e == nil {
+			err = c.root.Rename(from, to)
+		}
+	}
+	return err
+}
+
+// finish sets the folders' permissions, from the inside out, and remembers
+// what was placed.
+func (h *Hit) finish(list []entry.File) error {
+	c := h.c
+	for i := len(h.entry.Dirs) - 1; i >= 0; i-- {
+		d := h.entry.Dirs[i]
+		if st, err := stamp.Of(filepath.Join(c.cfg.Root, d.Path)); err == nil && st.Perm() == d.Perm {
+			continue
+		}
+		if err := c.root.Chmod(d.Path, fs.FileMode(d.Perm)); err != nil {
+			return home.DiskError(err, "output folder %s", d.Path)
+		}
+	}
+	owner := ""
+	if c.additive(h.task) {
+		owner = string(h.task.ID)
+	}
+	for _, f := range list {
+		if st, err := stamp.Of(filepath.Join(c.cfg.Root, f.Path)); err == nil && st.Size == f.Size {
+			c.cfg.Stamps.Force(stamp.Digest, f.Path, st, string(f.Digest))
+		}
+	}
+	if owner != "" {
+		for _, f := range h.entry.Files {
+			c.cfg.Stamps.Own(f.Path, owner)
+		}
+		for _, l := range h.entry.Links {
+			c.cfg.Stamps.Own(l.Path, owner)
+		}
+	}
+	return nil
+}
+
+// stagedAge is how much older than now a placed file says it is: enough that
+// any later write gives it another time, however coarse the clock, and little
+// enough to be newer than the inputs.
+const stagedAge = stamp.Granule
+
+// stageFile writes a file where the stage is.
+func (c *Cache) stageFile(ctx context.Context, name string, f entry.File) error {
+	w, err := c.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return home.DiskError(err, "stage the output %s", f.Path)
+	}
+	err = c.fill(ctx, w, f)
+	if err == nil {
+		err = w.Chmod(fs.FileMode(f.Perm))
+	}
+	if e := w.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		at := time.Now().Add(-stagedAge)
+		err = c.root.Chtimes(name, at, at)
+	}
+	return home.DiskError(err, "stage the output %s", f.Path)
+}
+
+func (c *Cache) fill(ctx context.Context, w *os.File, f entry.File) error {
+	s := &sparse{f: w}
+	if err := c.content(ctx, s, f.Content); err != nil {
+		return err
+	}
+	return w.Truncate(f.Size)
+}
+
+// sparse leaves holes where a file has long runs of zeros.
+type sparse struct {
+	f  *os.File
+	at int64
+}
+
+// hole is the length of a run of zeros that is not written.
+const hole = 64 << 10
+
+var zeros [hole]byte
+
+func (s *sparse) Write(p []byte) (int, error) {
+	for rest := p; len(rest) > 0; {
+		n := min(len(rest), hole-int(s.at%hole))
+		if !bytes.Equal(rest[:n], zeros[:n]) || n < hole {
+			if _, err := s.f.WriteAt(rest[:n], s.at); err != nil {
+				return 0, err
+			}
+		}
+		s.at, rest = s.at+int64(n), rest[n:]
+	}
+	return len(p), nil
+}
+
+func (s *sparse) restart() error {
+	s.at = 0
+	return s.f.Truncate(0)
+}
+
+// stageName is the folder, below the root, in which outputs are staged.
+func stageName(parts ...string) string { return strings.Join(append([]string{".brood", "stage"}, parts...), "/") }

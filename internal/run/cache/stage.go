@@ -1,0 +1,116 @@
+package cache
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"brood/internal/base/id"
+	"brood/internal/home"
+	"brood/internal/run"
+	"brood/internal/run/cache/files"
+	"brood/internal/run/cache/glob"
+)
+
+// stage is this process's folder for files on their way into the tree: on the
+// same file system, and nothing that git or a task looks at.
+type stage struct {
+	c     *Cache
+	name  string // relative to the root
+	lock  *flock.Flock
+	count atomic.Int64
+}
+
+// openStage makes the stage at its first use.
+func (c *Cache) openStage() (*stage, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stage != nil {
+		return c.stage, nil
+	}
+	s := &stage{c: c, name: stageName(id.Random(8))}
+	var err error
+	for range 10 { // another process may tidy up at the same moment
+		if err = s.open(); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	if err != nil {
+		return nil, home.DiskError(err, "make a folder to stage outputs in")
+	}
+	c.stage = s
+	s.removeOthers()
+	return s, nil
+}
+
+func (s *stage) open() error {
+	root := s.c.root
+	if err := root.MkdirAll(s.name, 0o700); err != nil {
+		return err
+	}
+	if err := root.WriteFile(files.Private+"/.gitignore", []byte("*\n"), 0o600); err != nil {
+		return err
+	}
+	s.lock = flock.New(filepath.Join(s.c.cfg.Root, s.name, "lock"), flock.SetPermissions(0o600))
+	return s.lock.Lock()
+}
+
+// next names a file to stage.
+func (s *stage) next() string { return s.name + "/" + strconv.FormatInt(s.count.Add(1), 10) }
+
+func (s *stage) discard(names []string) {
+	for _, n := range names {
+		_ = s.c.root.Remove(n) // Close removes what stays
+	}
+}
+
+// removeOthers removes the stages of processes that died.
+func (s *stage) removeOthers() {
+	all, err := os.ReadDir(filepath.Join(s.c.cfg.Root, stageName()))
+	if err != nil {
+		return
+	}
+	for _, e := range all {
+		name := stageName(e.Name())
+		if name == s.name || !id.Plain(e.Name()) {
+			continue
+		}
+		lock := filepath.Join(s.c.cfg.Root, name, "lock")
+		if _, err := os.Stat(lock); err != nil {
+			if st, err := e.Info(); err == nil && time.Since(st.ModTime()) > time.Minute {
+				_ = s.c.root.RemoveAll(name) // it never got its lock
+			}
+			continue
+		}
+		l := flock.New(lock)
+		if ok, err := l.TryLock(); err == nil && ok {
+			_ = s.c.root.RemoveAll(name) // the next run tries again
+			_ = l.Unlock()
+		}
+	}
+}
+
+// closeStage removes the stage, and the folders it was in if nobody else uses
+// them.
+func (c *Cache) closeStage() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var err error
+	if s := c.stage; s != nil {
+		err = errors.Join(c.root.RemoveAll(s.name), s.lock.Unlock())
+		if c.root.Remove(stageName()) == nil {
+			_ = c.root.Remove(files.Private + "/.gitignore")
+			_ = c.root.Remove(files.Private)
+		}
+		c.stage = nil
+	}
+	return errors.Join(err, c.root.Close())
+}
+
+func globs(t *run.Task) (*glob.Set, error) { return glob.New(t.Dir, t.Outputs) }
