@@ -38,12 +38,7 @@ func newBatchList(a *app) *cobra.Command {
 		Long:    "List the batches that the daemon keeps, newest first.",
 		Example: "  brood batch ls",
 		Args:    takes(0, 0),
-		RunE: interruptible(func(ctx context.Context, _ []string) error {
-			c, err := a.dial(ctx)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) error {
 			all, err := c.ListBatches(ctx)
 			if err != nil {
 				return err
@@ -91,12 +86,7 @@ func newBatchInfo(a *app) *cobra.Command {
 		Example:           "  brood batch info b-3f0c\n  brood batch info b-3f0c --json",
 		Args:              takes(1, 1),
 		ValidArgsFunction: a.complete(1, batchNames),
-		RunE: interruptible(func(ctx context.Context, args []string) error {
-			c, err := a.dial(ctx)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			r, err := c.GetBatch(ctx, args[0])
 			if err != nil {
 				return err
@@ -153,12 +143,7 @@ what "brood sb fork-many" shows; the exit code is 1 when a fork failed.`,
 		Example:           "  brood batch attach b-3f0c\n  brood batch attach b-3f0c --json",
 		Args:              takes(1, 1),
 		ValidArgsFunction: a.complete(1, batchNames),
-		RunE: interruptible(func(ctx context.Context, args []string) error {
-			c, err := a.dial(ctx)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			r, err := c.GetBatch(ctx, args[0])
 			if err != nil {
 				return err
@@ -190,12 +175,7 @@ func newBatchCancel(a *app) *cobra.Command {
 		Example:           "  brood batch cancel b-3f0c",
 		Args:              takes(1, 1),
 		ValidArgsFunction: a.complete(1, batchNames),
-		RunE: interruptible(func(ctx context.Context, args []string) error {
-			c, err := a.dial(ctx)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			b, err := c.CancelBatch(ctx, args[0])
 			if err != nil {
 				return err

@@ -87,12 +87,7 @@ func newBatchRemove(a *app) *cobra.Command {
 		Example:           "  brood batch rm b-3f0c",
 		Args:              takes(1, 1),
 		ValidArgsFunction: a.complete(1, batchNames),
-		RunE: interruptible(func(ctx context.Context, args []string) error {
-			c, err := a.dial(ctx)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			forks, err := readyForks(ctx, c, args[0])
 			if err != nil {
 				return err

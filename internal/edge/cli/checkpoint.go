@@ -20,12 +20,7 @@ The sandbox goes on; it stands still for the moment of the cut.`,
   brood sb checkpoint src base --replace --pin`,
 		Args:              takes(2, 2),
 		ValidArgsFunction: a.complete(1, sandboxNames),
-		RunE: interruptible(func(ctx context.Context, args []string) error {
-			c, err := a.dial(ctx)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			r, err := c.CreateCheckpoint(ctx, args[0], args[1], o)
 			if err != nil {
 				return err

@@ -95,12 +95,7 @@ func newCheckpointInfo(a *app) *cobra.Command {
 		Example:           "  brood sb checkpoints info base",
 		Args:              takes(1, 1),
 		ValidArgsFunction: a.complete(1, checkpointNames),
-		RunE: interruptible(func(ctx context.Context, args []string) error {
-			c, err := a.dial(ctx)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			r, err := c.GetCheckpoint(ctx, args[0])
 			if err != nil {
 				return err
@@ -204,12 +199,7 @@ func newCheckpointRemove(a *app) *cobra.Command {
 		Example:           "  brood sb checkpoints rm base\n  brood sb checkpoints rm base --when-unused",
 		Args:              takes(1, -1),
 		ValidArgsFunction: a.complete(-1, checkpointNames),
-		RunE: interruptible(func(ctx context.Context, args []string) error {
-			c, err := a.dial(ctx)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			return a.removeCheckpoints(ctx, c, args, whenUnused)
 		}),
 	}

@@ -6,10 +6,25 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/spf13/cobra"
+
 	daemonv1 "brood/api/cua/daemon/v1"
 	"brood/client"
 	"brood/internal/base/errs"
 )
+
+// connected runs an action that has a client of the daemon for as long as it
+// runs.
+func (a *app) connected(f func(ctx context.Context, c *client.Client, args []string) error) func(*cobra.Command, []string) error {
+	return interruptible(func(ctx context.Context, args []string) error {
+		c, err := a.dial(ctx)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return f(ctx, c, args)
+	})
+}
 
 // dial reaches the daemon; it starts one when none answers.
 func (a *app) dial(ctx context.Context) (*client.Client, error) {

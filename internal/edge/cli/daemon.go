@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"brood/client"
 	"brood/internal/base/errs"
 	"brood/internal/config"
 	"brood/internal/home"
@@ -103,12 +104,7 @@ func newDaemonStart(a *app) *cobra.Command {
 		Long:    "Start the daemon in the background, unless it runs, and wait until it answers.",
 		Example: "  brood daemon start",
 		Args:    takes(0, 0),
-		RunE: interruptible(func(ctx context.Context, _ []string) error {
-			c, err := a.dial(ctx)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) error {
 			return a.showDaemon(c.Info())
 		}),
 	}

@@ -1,6 +1,7 @@
 // Package cli is the brood command: it reads arguments, reaches the daemon
 // through package client and nothing else, and shows what comes back, for
-// people or as JSON.
+// people or as JSON. Runs need no daemon: the files run*.go put the parts of
+// one together, and package orchestrator carries it out.
 //
 // Each command is one file named after it, with a constructor that newRoot
 // lists; an app is one run of the command line and is handed to all of them.

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	daemonv1 "brood/api/cua/daemon/v1"
+	"brood/client"
 	"brood/internal/base/errs"
 )
 
@@ -19,12 +20,7 @@ exit code is 1 when something does not work, and 0 when all that is missing can
 be done without.`,
 		Example: "  brood doctor\n  brood doctor --json",
 		Args:    takes(0, 0),
-		RunE: interruptible(func(ctx context.Context, _ []string) error {
-			c, err := a.dial(ctx)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) error {
 			status := newStatus(a.err)
 			status.set("trying everything")
 			r, err := c.Doctor(ctx)

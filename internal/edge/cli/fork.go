@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
+
+	"brood/client"
 )
 
 func newFork(a *app) *cobra.Command {
@@ -16,12 +18,7 @@ that goes with it. Without NAME one is drawn. The fork's name is printed.`,
 		Example:           "  brood sb fork base try-1\n  brood sb fork sandbox:src",
 		Args:              takes(1, 2),
 		ValidArgsFunction: a.complete(1, sourceNames),
-		RunE: interruptible(func(ctx context.Context, args []string) error {
-			c, err := a.dial(ctx)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			name := ""
 			if len(args) == 2 {
 				name = args[1]

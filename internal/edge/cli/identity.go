@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	broodv1 "brood/api/brood/v1"
+	"brood/client"
 )
 
 func newIdentity(a *app) *cobra.Command {
@@ -17,12 +18,7 @@ from inside: what makes it another than its siblings.`,
 		Example:           "  brood sb identity base-k3x9qa-0",
 		Args:              takes(1, 1),
 		ValidArgsFunction: a.complete(1, sandboxNames),
-		RunE: interruptible(func(ctx context.Context, args []string) error {
-			c, err := a.dial(ctx)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			i, err := c.GetIdentity(ctx, args[0])
 			if err != nil {
 				return err

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	broodv1 "brood/api/brood/v1"
+	"brood/client"
 	"brood/internal/base/errs"
 	"brood/internal/home"
 )
@@ -29,12 +30,7 @@ func newImageList(a *app) *cobra.Command {
 		Long:    "List the images of this machine, newest first.",
 		Example: "  brood image ls",
 		Args:    takes(0, 0),
-		RunE: interruptible(func(ctx context.Context, _ []string) error {
-			c, err := a.dial(ctx)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) error {
 			all, err := c.ListImages(ctx)
 			if err != nil {
 				return err

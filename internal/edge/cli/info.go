@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	broodv1 "brood/api/brood/v1"
+	"brood/client"
 	"brood/internal/home"
 )
 
@@ -22,12 +23,7 @@ func newInfo(a *app) *cobra.Command {
 		Example:           "  brood sb info src\n  brood sb info src --json",
 		Args:              takes(1, 1),
 		ValidArgsFunction: a.complete(1, sandboxNames),
-		RunE: interruptible(func(ctx context.Context, args []string) error {
-			c, err := a.dial(ctx)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			i, err := c.GetSandboxInfo(ctx, args[0])
 			if err != nil {
 				return err

@@ -17,12 +17,7 @@ func newList(a *app) *cobra.Command {
 		Long:    "List the sandboxes of this machine, by name.",
 		Example: "  brood sb ls\n  brood sb ls --quiet | grep ^base- | xargs brood sb rm",
 		Args:    takes(0, 0),
-		RunE: interruptible(func(ctx context.Context, _ []string) error {
-			c, err := a.dial(ctx)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: a.connected(func(ctx context.Context, c *client.Client, _ []string) error {
 			return a.listSandboxes(ctx, c, quiet)
 		}),
 	}

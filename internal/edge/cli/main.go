@@ -41,6 +41,8 @@ type app struct {
 
 	json bool   // --json
 	home string // --home; empty: $BROOD_HOME or ~/.brood
+	// shorthand is the NAME of "brood NAME" that was taken for a task.
+	shorthand string
 }
 
 // Main runs the command line and returns its exit code. args are without the
@@ -48,6 +50,7 @@ type app struct {
 func Main(args []string, daemon RunDaemon) int {
 	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, daemon: daemon}
 	root := newRoot(a)
+	args, a.shorthand = expand(root, args)
 	root.SetArgs(args)
 	root.SetOut(a.out)
 	root.SetErr(a.err)

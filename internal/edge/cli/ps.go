@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	broodv1 "brood/api/brood/v1"
+	"brood/client"
 	"brood/internal/home"
 )
 
@@ -20,12 +21,7 @@ func newProcesses(a *app) *cobra.Command {
 		Example:           "  brood sb ps src",
 		Args:              takes(1, 1),
 		ValidArgsFunction: a.complete(1, sandboxNames),
-		RunE: interruptible(func(ctx context.Context, args []string) error {
-			c, err := a.dial(ctx)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
 			all, err := c.ListProcesses(ctx, args[0])
 			if err != nil {
 				return err

@@ -13,21 +13,25 @@ import (
 func newRoot(a *app) *cobra.Command {
 	root := group(&cobra.Command{
 		Use:   "brood",
-		Short: "Fork running sandboxes by the batch",
-		Long: `brood forks running sandboxes by the batch.
+		Short: "Fork running sandboxes by the batch, and run a workspace's tasks",
+		Long: `brood forks running sandboxes by the batch, and runs a workspace's tasks.
 
 A sandbox that has done the slow part (booted, installed, imported, warmed) is
 saved once as a checkpoint, memory and processes included. Any number of copies
-go on from there, each under its own name and with its own identity.
+go on from there, each under its own name and with its own identity. The daemon
+that owns the sandboxes is started when a command needs it.
 
-The daemon that owns the sandboxes is started when a command needs it.`,
-		Example: `  brood sb create host --name src -- python3 -u app.py
+"brood run" runs the tasks of a monorepo, in the order of their dependencies and
+from the cache where nothing changed. It needs no daemon.`,
+		Example: `  brood run build test
+  brood sb create host --name src -- python3 -u app.py
   brood sb checkpoint src base
   brood sb fork-many base 16
   brood sb exec base-k3x9qa-0 -- hostname`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	},
+		newRun(a),
 		newSandbox(a),
 		newBatch(a),
 		newImage(a),

@@ -23,6 +23,9 @@ type Keys interface {
 // answer says that it is a miss; what it has to say of that it warns of itself.
 type Cache interface {
 	Lookup(ctx context.Context, t *run.Task, key run.Key) (Hit, bool)
+	// Prepare is called before each attempt of a task that may be saved; what it
+	// returns comes back in the Saving.
+	Prepare(ctx context.Context, t *run.Task) (before any, err error)
 	Save(ctx context.Context, r Saving) error
 }
 
@@ -46,6 +49,8 @@ type Saving struct {
 	Result run.Result
 	// Log is all that the task wrote.
 	Log *Log
+	// Before is what Prepare returned.
+	Before any
 }
 
 // Worker executes tasks on this machine. Safe for concurrent use. The end of

@@ -143,6 +143,12 @@ type attempt struct {
 
 // attempt executes a task once, and saves its result when it may.
 func (r *runner) attempt(ctx context.Context, a attempt) message {
+	stored := a.order.Task.Cache && a.key != "" && r.c.Cache != nil
+	var before any
+	var prepareErr error
+	if stored {
+		before, prepareErr = r.c.Cache.Prepare(ctx, a.order.Task)
+	}
 	result := r.c.Worker.Execute(ctx, a.order, a.log)
 	msg := message{task: a.index, result: &result}
 	ran := dispatch.Ran{Task: a.index, Ending: dispatch.Succeeded}
@@ -151,8 +157,10 @@ func (r *runner) attempt(ctx context.Context, a attempt) message {
 		ran.Ending, msg.err = dispatch.Unable, result.Err
 	case !result.OK():
 		ran.Ending = dispatch.Broke
-	case a.order.Task.Cache && a.key != "" && r.c.Cache != nil:
-		msg.unsaved, ran.Unproven = r.save(ctx, a, result)
+	case prepareErr != nil:
+		msg.unsaved = prepareErr.Error()
+	case stored:
+		msg.unsaved, ran.Unproven = r.save(ctx, a, result, before)
 	}
 	msg.event, msg.ended = ran, time.Now()
 	return msg
@@ -160,7 +168,7 @@ func (r *runner) attempt(ctx context.Context, a attempt) message {
 
 // save stores a result; unsaved says why it did not, unproven that the inputs
 // changed while the task ran.
-func (r *runner) save(ctx context.Context, a attempt, result run.Result) (unsaved string, unproven bool) {
+func (r *runner) save(ctx context.Context, a attempt, result run.Result, before any) (unsaved string, unproven bool) {
 	changed, err := r.c.Keys.Changed(ctx, a.order.Task)
 	switch {
 	case err != nil:
@@ -170,7 +178,7 @@ func (r *runner) save(ctx context.Context, a attempt, result run.Result) (unsave
 	case !a.save:
 		return "a task before it failed, or its inputs changed", false
 	}
-	if err := r.c.Cache.Save(ctx, Saving{Task: a.order.Task, Key: a.key, Result: result, Log: a.log}); err != nil {
+	if err := r.c.Cache.Save(ctx, Saving{Task: a.order.Task, Key: a.key, Result: result, Log: a.log, Before: before}); err != nil {
 		return err.Error(), false
 	}
 	return "", false

@@ -84,7 +84,12 @@ func (w *world) Lookup(_ context.Context, _ *run.Task, key run.Key) (orchestrato
 	return s, ok
 }
 
+func (w *world) Prepare(_ context.Context, t *run.Task) (any, error) { return t.ID, nil }
+
 func (w *world) Save(_ context.Context, s orchestrator.Saving) error {
+	if s.Before != s.Task.ID {
+		return errors.New("it was not prepared")
+	}
 	r, err := s.Log.Reader()
 	if err != nil {
 		return err
