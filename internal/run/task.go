@@ -104,6 +104,10 @@ type Globals struct {
 	PassThrough []string
 	// Dependencies are globs of files, relative to the root, that enter every key.
 	Dependencies []string
+	// Projects are folders of projects whose files, those that git does not
+	// ignore, enter every key: in turbo workspaces what the root's package.json
+	// depends on.
+	Projects []string
 	// EnvMode is strict or loose.
 	EnvMode string
 }

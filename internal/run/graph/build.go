@@ -26,6 +26,11 @@ func Build(ctx context.Context, w *workspace.Workspace, sel Selection) (*Graph, 
 	if all && slices.ContainsFunc(sel.Tasks, func(t string) bool { return w.RootHas(nameOf(t)) }) && !slices.Contains(projects, w.Project(id.RootProject)) {
 		projects = append(projects, w.Project(id.RootProject))
 	}
+	if all && !slices.ContainsFunc(sel.Tasks, func(t string) bool { return !strings.Contains(t, "#") }) {
+		projects = slices.DeleteFunc(projects, func(p *workspace.Project) bool {
+			return !slices.ContainsFunc(sel.Tasks, func(t string) bool { return strings.HasPrefix(t, string(p.Name)+"#") })
+		})
+	}
 	for _, p := range projects {
 		g.Projects = append(g.Projects, p.Name)
 	}

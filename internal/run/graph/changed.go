@@ -77,12 +77,10 @@ func (b *builder) changed(ctx context.Context, r gitRange) (map[*workspace.Proje
 		byDir[p.Dir] = p
 	}
 	root := byDir["."]
-	shared := map[*workspace.Project]bool{}
-	merge(shared, b.closure([]*workspace.Project{root}, func(p *workspace.Project) []*workspace.Project { return p.Deps }))
 	out := map[*workspace.Project]bool{}
 	for _, file := range files {
 		p := owner(byDir, file)
-		if shared[p] || p == root && b.global(file) {
+		if slices.Contains(b.w.Shared, p) || p == root && b.global(file) {
 			return b.everything(), nil
 		}
 		out[p] = true

@@ -46,7 +46,11 @@ func (b *builder) choose(ctx context.Context) (projects []*workspace.Project, al
 		filters = []filter{{}}
 	}
 	for i := range filters {
-		at.narrow(&filters[i])
+		f := &filters[i]
+		at.narrow(f)
+		if f.name == "" && f.dir == "" && f.git == nil {
+			return nil, false, f.wrong("it names no project, folder or commit")
+		}
 	}
 	projects, err = b.filterAll(ctx, filters)
 	return projects, false, err
@@ -137,34 +141,54 @@ func (b *builder) apply(ctx context.Context, f filter) (map[*workspace.Project]b
 	if err != nil || !f.dependencies && !f.dependents {
 		return matched, err
 	}
-	out := map[*workspace.Project]bool{}
-	if !f.others {
-		out = matched
-	}
 	list := sortedProjects(matched)
-	up := b.closure(list, func(p *workspace.Project) []*workspace.Project { return p.Deps })
-	down := b.closure(list, b.dependentsOf())
-	if f.dependencies {
-		merge(out, up)
+	if !f.others {
+		merge(matched, b.around(list, f))
+		return matched, nil
 	}
-	if f.dependents {
-		merge(out, down)
-	}
-	if f.dependencies && f.dependents {
-		merge(out, b.closure(down, func(p *workspace.Project) []*workspace.Project { return p.Deps }))
+	// Each is left out of what it leads to, and stays where another leads to it.
+	out := map[*workspace.Project]bool{}
+	for _, p := range list {
+		found := b.around([]*workspace.Project{p}, f)
+		merge(out, slices.DeleteFunc(found, func(q *workspace.Project) bool { return q == p }))
 	}
 	return out, nil
 }
 
-// dependentsOf returns the edges between projects turned round.
-func (b *builder) dependentsOf() func(*workspace.Project) []*workspace.Project {
+// around are the dependencies and dependents that the filter asks for.
+func (b *builder) around(list []*workspace.Project, f filter) []*workspace.Project {
+	var all []*workspace.Project
+	if f.dependents {
+		all = slices.Clone(b.below(list))
+		list = slices.Concat(list, all)
+	}
+	if f.dependencies {
+		all = append(all, b.above(list)...)
+	}
+	return all
+}
+
+// above are all that the projects need, among them what all packages need.
+func (b *builder) above(list []*workspace.Project) []*workspace.Project {
+	if len(list) == 0 {
+		return nil
+	}
+	found := b.closure(list, func(p *workspace.Project) []*workspace.Project { return p.Deps })
+	return append(found, b.w.Shared...)
+}
+
+// below are all that need one of the projects.
+func (b *builder) below(list []*workspace.Project) []*workspace.Project {
+	if slices.ContainsFunc(list, func(p *workspace.Project) bool { return slices.Contains(b.w.Shared, p) }) {
+		return b.w.Projects
+	}
 	users := map[*workspace.Project][]*workspace.Project{}
 	for _, p := range b.w.Projects {
 		for _, d := range p.Deps {
 			users[d] = append(users[d], p)
 		}
 	}
-	return func(p *workspace.Project) []*workspace.Project { return users[p] }
+	return b.closure(list, func(p *workspace.Project) []*workspace.Project { return users[p] })
 }
 
 // closure returns all that can be reached from the projects, which are in it
@@ -228,7 +252,10 @@ func (b *builder) checkDir(f filter) error {
 	if !doublestar.ValidatePattern(f.dir) {
 		return errs.New(errs.InvalidArgument, "filter %q: %q is no glob of folders", f.raw, f.dir)
 	}
-	base, _ := doublestar.SplitPattern(f.dir)
+	base := f.dir
+	if strings.ContainsAny(base, `*?[{\`) {
+		base, _ = doublestar.SplitPattern(f.dir)
+	}
 	if !isDir(filepath.Join(b.w.Root, filepath.FromSlash(base))) {
 		return errs.New(errs.NotFound, "filter %q: there is no folder %s in %s", f.raw, base, b.w.Root)
 	}

@@ -83,8 +83,6 @@ func (f *filter) parts(rest string) error {
 	switch {
 	case strings.ContainsAny(rest, "[]{}"):
 		return f.wrong("names have no brackets")
-	case f.name == "" && f.dir == "" && f.git == nil:
-		return f.wrong("it names no project, folder or commit")
 	case f.through && f.name == "" && f.dir == "":
 		return f.wrong("...[ref] needs a name or a {folder} before it; for the dependents of what changed write ...[ref] alone")
 	}

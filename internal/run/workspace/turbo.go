@@ -69,6 +69,7 @@ func (w *Workspace) loadTurbo() error {
 	if w.Globals.EnvMode == "" {
 		w.Globals.EnvMode = "strict"
 	}
+	w.shared()
 	return nil
 }
 

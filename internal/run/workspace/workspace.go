@@ -31,6 +31,10 @@ type Workspace struct {
 	Globals  run.Globals
 	// Projects are sorted by name; the root ("//") is among them.
 	Projects []*Project
+	// Shared are the projects that the root's package.json needs, directly or
+	// not, in a turbo workspace: there every package needs them too, and their
+	// files enter every key (Globals.Projects). Sorted by name.
+	Shared []*Project
 	// SinglePackage says that the root is the only project and its tasks are
 	// named without it.
 	SinglePackage bool
@@ -149,6 +153,25 @@ func (w *Workspace) index() {
 	for _, p := range w.Projects {
 		w.byName[p.Name] = p
 		slices.SortFunc(p.Deps, func(a, b *Project) int { return cmp.Compare(a.Name, b.Name) })
+	}
+}
+
+// shared fills Shared.
+func (w *Workspace) shared() {
+	seen := map[*Project]bool{}
+	todo := slices.Clone(w.byName[id.RootProject].Deps)
+	for len(todo) > 0 {
+		p := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if !seen[p] {
+			seen[p] = true
+			w.Shared = append(w.Shared, p)
+			todo = append(todo, p.Deps...)
+		}
+	}
+	slices.SortFunc(w.Shared, func(a, b *Project) int { return cmp.Compare(a.Name, b.Name) })
+	for _, p := range w.Shared {
+		w.Globals.Projects = append(w.Globals.Projects, p.Dir)
 	}
 }
 
