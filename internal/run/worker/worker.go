@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"sync"
@@ -147,9 +148,5 @@ func (w *Worker) Close() error {
 	aborted := w.aborted
 	w.mu.Unlock()
 	w.meter.close(aborted)
-	err := w.group.Wait()
-	if e := w.null.Close(); err == nil {
-		err = e
-	}
-	return err
+	return errors.Join(w.group.Wait(), w.planner.Close(), w.null.Close())
 }

@@ -2,7 +2,10 @@ package script
 
 import (
 	"context"
+	"errors"
+	"os"
 	"path/filepath"
+	"sync"
 
 	"brood/internal/base/errs"
 	"brood/internal/run"
@@ -43,10 +46,28 @@ type Plan struct {
 // Planner makes plans.
 type Planner struct {
 	found installs
+
+	mu      sync.Mutex // guards the maps
+	configs map[string]*once[config]
+	folders map[string]*once[string] // of yarn's programs
 }
 
 // NewPlanner returns a planner that knows nothing yet.
 func NewPlanner() *Planner { return &Planner{} }
+
+// Close removes the folders that plans made; their steps must be over.
+func (p *Planner) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var all []error
+	for _, f := range p.folders {
+		if f.value != "" {
+			all = append(all, os.RemoveAll(f.value))
+		}
+	}
+	p.folders = nil
+	return errors.Join(all...)
+}
 
 // Plan says how a command runs.
 func (p *Planner) Plan(ctx context.Context, r Request) (*Plan, error) {
