@@ -181,8 +181,8 @@ func cpu(t *testing.T) time.Duration {
 // (F83). Processor time is compared, and the best of some tries counts: a busy
 // machine makes the larger run look slower.
 func TestPlacingGrowsInLine(t *testing.T) {
-	if testing.Short() {
-		t.Skip("measures time")
+	if testing.Short() || underRace {
+		t.Skip("SKIPPED: it measures time")
 	}
 	each := func(n, runs int) time.Duration {
 		p, list := fleet(n, n)
