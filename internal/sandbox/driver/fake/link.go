@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/yamux"
@@ -39,6 +40,12 @@ func (m *machine) serve(ctx context.Context, conn net.Conn) {
 	}()
 	l := &link{conn: conn, magic: proto.NewMatcher(m.magic), buf: make([]byte, 32<<10)}
 	for l.next() == nil {
+		if !slices.ContainsFunc(l.nonce, func(b byte) bool { return b != 0 }) {
+			// A host that leaves says so with a session of nobody. It must not
+			// take the place of the next host's, which may be here already.
+			l.begun = false
+			continue
+		}
 		epoch := m.begin(conn)
 		if _, err := conn.Write(append(append([]byte{}, m.magic...), l.nonce...)); err != nil {
 			return
