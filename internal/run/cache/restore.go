@@ -100,7 +100,7 @@ func (c *Cache) lockProject(ctx context.Context, dir string) (unlock func(), wai
 	if err := os.MkdirAll(locks, 0o700); err != nil {
 		return nil, false, home.DiskError(err, "cache folder")
 	}
-	l := flock.New(filepath.Join(locks, digest.Of([]byte(c.cfg.Root + "\x00" + dir)).Short()), flock.SetPermissions(0o600))
+	l := flock.New(filepath.Join(locks, digest.Of([]byte(c.cfg.Root+"\x00"+dir)).Short()), flock.SetPermissions(0o600))
 	ok, err := l.TryLock()
 	if err == nil && !ok {
 		waited = true
@@ -526,4 +526,6 @@ func (s *sparse) restart() error {
 }
 
 // stageName is the folder, below the root, in which outputs are staged.
-func stageName(parts ...string) string { return strings.Join(append([]string{".brood", "stage"}, parts...), "/") }
+func stageName(parts ...string) string {
+	return strings.Join(append([]string{".brood", "stage"}, parts...), "/")
+}
