@@ -310,6 +310,8 @@ func (t *broodTask) globs(p *Project, items []item, field string) ([]string, err
 			text = "/" + path.Join(p.Dir, text)
 		case text == "" || ok || !inside(path.Clean(text)):
 			return nil, t.file.Wrong(in.line, "%s: %q leads out of the workspace", field, in.text)
+		default:
+			text = strings.TrimPrefix(text, "./")
 		}
 		if not {
 			text = "!" + text

@@ -32,7 +32,7 @@ var frameworks = []framework{
 	{name: "nuxtjs", env: append([]string{"NUXT_*", "NUXT_ENV_*", "LAUNCH_EDITOR"}, nitroHosts...),
 		needs: []string{"nuxt", "nuxt-edge", "nuxt3", "nuxt3-edge"}},
 	{name: "redwoodjs", env: []string{"REDWOOD_ENV_*"}, needs: []string{"@redwoodjs/core"}},
-	{name: "remix", env: []string{"REMIX_*"}, needs: []string{"@remix-run/dev", "@remix-run/react", "@remix-run/serve", "@react-router/dev"}},
+	{name: "remix", env: []string{"REMIX_*"}, needs: []string{"@remix-run/dev", "@remix-run/react", "@remix-run/serve"}},
 	{name: "sanity", env: []string{"SANITY_STUDIO_*"}, needs: []string{"@sanity/cli"}},
 	{name: "solidstart", env: []string{"VITE_*"}, needs: []string{"solid-js", "solid-start"}, all: true},
 	{name: "sveltekit", env: []string{"VITE_*", "PUBLIC_*"}, needs: []string{"@sveltejs/kit"}},

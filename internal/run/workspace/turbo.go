@@ -158,9 +158,9 @@ func (t *turbo) task(p *Project, name string) (*Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	leaf := chain[len(chain)-1]
-	key := mergeKey{leaf, name}
-	own := slices.ContainsFunc(chain, func(f *turboFile) bool { return f.tasks[string(id.TaskOf(p.Name, name))] != nil })
+	scoped := string(id.TaskOf(p.Name, name))
+	own := slices.ContainsFunc(chain, func(f *turboFile) bool { return f.tasks[scoped] != nil })
+	key := mergeKey{chain[len(chain)-1], name}
 	merged := t.merged[key]
 	if merged == nil || own {
 		found, excluded := layers(chain, p, name)
@@ -168,14 +168,45 @@ func (t *turbo) task(p *Project, name string) (*Task, error) {
 			return nil, nil
 		}
 		merged = merge(found)
-		if excluded {
-			return t.resolve(p, name, merged, true)
-		}
+		merged.optOut = len(found) == 0
 		if !own {
 			t.merged[key] = merged
 		}
 	}
-	return t.resolve(p, name, merged, false)
+	task, err := t.resolve(p, name, merged)
+	if err != nil {
+		return nil, err
+	}
+	has, _ := t.selects(p.Name, p, name, map[id.Project]bool{})
+	task.Excluded = !has
+	return task, nil
+}
+
+// selects says whether asking for the name means this task of the project:
+// the first file that speaks of it decides, that of the project before those
+// that it extends, in their order.
+func (t *turbo) selects(at id.Project, p *Project, name string, seen map[id.Project]bool) (has, decided bool) {
+	if seen[at] {
+		return false, false
+	}
+	seen[at] = true
+	file := t.files[at]
+	if file == nil {
+		return t.selects(id.RootProject, p, name, seen)
+	}
+	task := file.tasks[string(id.TaskOf(p.Name, name))]
+	if task == nil {
+		task = file.tasks[name]
+	}
+	if task != nil {
+		return task.extends == nil || *task.extends || task.said, true
+	}
+	for _, up := range file.extends {
+		if has, decided := t.selects(id.Project(up), p, name, seen); decided {
+			return has, true
+		}
+	}
+	return false, false
 }
 
 // merge lays later layers over earlier ones, field by field; a list that names
@@ -233,7 +264,7 @@ func (t *turbo) names(p *Project) []string {
 			if project != "" && project != p.Name || project == "" && p.IsRoot() && !t.w.SinglePackage {
 				continue
 			}
-			if _, excluded := layers(chain, p, name); !excluded {
+			if has, _ := t.selects(p.Name, p, name, map[id.Project]bool{}); has {
 				names = append(names, name)
 			}
 		}

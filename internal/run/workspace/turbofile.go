@@ -49,6 +49,8 @@ type turboTask struct {
 	interact  *bool
 	logs      string
 	said      bool // something beyond extends
+	// optOut: the files take the task away from the project, script or not.
+	optOut bool
 }
 
 const (

@@ -11,9 +11,9 @@ import (
 )
 
 // resolve makes a task of a project out of what the files say.
-func (t *turbo) resolve(p *Project, name string, m *turboTask, excluded bool) (*Task, error) {
-	task := &Task{Excluded: excluded}
-	if p.Scripts[name] != "" {
+func (t *turbo) resolve(p *Project, name string, m *turboTask) (*Task, error) {
+	task := &Task{}
+	if p.Scripts[name] != "" && !m.optOut {
 		task.Command = run.Command{Script: name}
 	}
 	task.Cache = m.cache == nil || *m.cache
@@ -128,7 +128,7 @@ func (t *turbo) glob(p *Project, m *turboTask, in item, field string) (string, e
 	case path.IsAbs(text):
 		return "", m.file.Wrong(in.line, "%s: %q is an absolute path: write it from the package's folder, or from the root with %s/", field, text, tokenRoot)
 	case !strings.HasPrefix(path.Clean(text), ".."):
-		return mark + text, nil
+		return mark + strings.TrimPrefix(text, "./"), nil
 	default:
 		text = path.Join(p.Dir, text)
 	}
