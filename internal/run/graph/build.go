@@ -322,8 +322,10 @@ func (b *builder) tasks(order []int) []*run.Task {
 		slices.Sort(all)
 		return slices.Compact(all)
 	}
+	b.graph.refs = make(map[id.Task][]workspace.Ref, len(order))
 	for i, at := range order {
 		n := b.nodes[at]
+		b.graph.refs[n.id] = n.task.DependsOn
 		t := &run.Task{
 			ID: n.id, Project: n.project.Name, Name: n.name, Dir: n.project.Dir, Command: n.task.Command,
 			Deps: ids(n.deps), With: ids(n.with), Requested: n.requested, Definition: n.task.Definition,

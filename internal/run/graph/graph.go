@@ -48,6 +48,7 @@ type Graph struct {
 
 	byID       map[id.Task]*run.Task
 	dependents map[id.Task][]id.Task
+	refs       map[id.Task][]workspace.Ref // dependsOn as it is written
 	workspace  *workspace.Workspace
 	names      []string // of the requested tasks, without their projects
 }
