@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"brood/internal/base/errs"
 	"brood/internal/run"
@@ -20,6 +21,8 @@ import (
 type found struct {
 	path string
 	stat stamp.Stat
+	// shared folders hold something that is not the task's: they stay.
+	shared bool
 }
 
 // outputs are what lies under a task's outputs, each list sorted by path.
@@ -59,7 +62,7 @@ func (w *walker) base(name string) error {
 		at = "."
 	}
 	if _, err := w.c.root.Lstat(at); err != nil {
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrInvalid) || isNotDir(err) {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrInvalid) || errors.Is(err, syscall.ENOTDIR) {
 			return nil
 		}
 		return errs.New(errs.FailedPrecondition, "outputs of %s: %w", w.task.ID, err)
@@ -69,53 +72,66 @@ func (w *walker) base(name string) error {
 			return nil
 		}
 	}
-	return w.visit(name)
+	_, err := w.visit(name)
+	return err
 }
 
-func (w *walker) visit(name string) error {
+// visit lists what is at name; other says that it is, or holds, something that
+// is not the task's.
+func (w *walker) visit(name string) (other bool, err error) {
 	st, err := stamp.Of(filepath.Join(w.c.cfg.Root, name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // it went while we looked
+		return false, nil // it went while we looked
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	mine := name != "" && w.set.Match(name)
 	switch {
 	case st.Dir():
-		if mine && !w.c.nested[name] && name != project(w.task) {
-			w.out.dirs = append(w.out.dirs, found{name, st})
+		at := len(w.out.dirs)
+		listed := mine && !w.c.nested[name] && name != project(w.task)
+		if listed {
+			w.out.dirs = append(w.out.dirs, found{path: name, stat: st})
 		}
-		return w.folder(name)
+		other, err = w.folder(name)
+		if listed {
+			w.out.dirs[at].shared = other
+		}
+		return other || !listed, err
 	case !mine || w.c.cfg.Tracked(name):
+		return true, nil
 	case st.Regular():
-		w.out.files = append(w.out.files, found{name, st})
+		w.out.files = append(w.out.files, found{path: name, stat: st})
 	case st.Link():
-		w.out.links = append(w.out.links, found{name, st})
+		w.out.links = append(w.out.links, found{path: name, stat: st})
 	default:
 		w.out.other = append(w.out.other, name)
 	}
-	return nil
+	return false, nil
 }
 
-func (w *walker) folder(name string) error {
+func (w *walker) folder(name string) (other bool, err error) {
 	entries, err := os.ReadDir(filepath.Join(w.c.cfg.Root, name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return errs.New(errs.FailedPrecondition, "outputs of %s: %w", w.task.ID, err)
+		return false, errs.New(errs.FailedPrecondition, "outputs of %s: %w", w.task.ID, err)
 	}
 	for _, e := range entries {
 		sub := path.Join(name, e.Name())
 		if e.IsDir() && w.foreign(name, sub, e.Name()) {
+			other = true
 			continue
 		}
-		if err := w.visit(sub); err != nil {
-			return err
+		theirs, err := w.visit(sub)
+		if err != nil {
+			return false, err
 		}
+		other = other || theirs
 	}
-	return nil
+	return other, nil
 }
 
 // foreign says that a folder is not to be entered.

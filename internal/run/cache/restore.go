@@ -119,13 +119,8 @@ func (h *Hit) matches(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	e := h.entry
-	if len(o.files) != len(e.Files) || len(o.links) != len(e.Links) || len(o.dirs) != len(e.Dirs) || len(o.other) > 0 {
+	if len(o.files) != len(e.Files) || len(o.links) != len(e.Links) || len(o.other) > 0 || !sameDirs(o.dirs, e.Dirs) {
 		return false, nil
-	}
-	for i, d := range e.Dirs {
-		if o.dirs[i].path != d.Path || o.dirs[i].stat.Perm() != d.Perm {
-			return false, nil
-		}
 	}
 	for i, l := range e.Links {
 		if o.links[i].path != l.Path || !h.c.linkIs(l) {
@@ -141,6 +136,20 @@ func (h *Hit) matches(ctx context.Context) (bool, error) {
 		}
 	}
 	return true, nil
+}
+
+// sameDirs says that the folders are those of the entry. One that others use
+// too may be there all the same.
+func sameDirs(now []found, want []entry.Dir) bool {
+	for _, d := range now {
+		switch {
+		case len(want) > 0 && want[0].Path == d.path && want[0].Perm == d.stat.Perm():
+			want = want[1:]
+		case !d.shared:
+			return false
+		}
+	}
+	return len(want) == 0
 }
 
 // present lists what lies under the outputs and is this task's: of an additive

@@ -6,12 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
-	"syscall"
 	"time"
 
 	"brood/internal/base/digest"
@@ -125,6 +123,9 @@ func (c *Cache) gather(ctx context.Context, s Saving) (*entry.Entry, error) {
 		return nil, err
 	}
 	for _, d := range o.dirs {
+		if d.shared {
+			continue
+		}
 		e.Dirs = append(e.Dirs, entry.Dir{Path: d.path, Perm: d.stat.Perm()})
 	}
 	for _, l := range o.links {
@@ -317,9 +318,3 @@ func (r *ring) Write(p []byte) (int, error) {
 }
 
 func (r *ring) bytes() []byte { return append(append([]byte{}, r.b[r.at:]...), r.b[:r.at]...) }
-
-// isNotDir says that a part of a path is a file.
-func isNotDir(err error) bool {
-	var pe *fs.PathError
-	return errors.As(err, &pe) && errors.Is(pe.Err, syscall.ENOTDIR)
-}

@@ -143,7 +143,7 @@ func (s *Snapshot) addRepo(ctx context.Context, r *repo, dir string) error {
 	for _, o := range others {
 		if sub, ok := strings.CutSuffix(o, "/"); ok {
 			nested = append(nested, path.Join(dir, sub))
-		} else if !private(o) {
+		} else if !slices.ContainsFunc(strings.Split(o, "/"), never) {
 			names = append(names, path.Join(dir, o))
 		}
 	}
@@ -158,11 +158,6 @@ func (s *Snapshot) addRepo(ctx context.Context, r *repo, dir string) error {
 		}
 	}
 	return nil
-}
-
-// private says that a path lies in brood's own folder, or in what no input is in.
-func private(name string) bool {
-	return name == Private || strings.HasPrefix(name, Private+"/")
 }
 
 type tracked struct {

@@ -1,0 +1,3 @@
+package cache_test
+
+func child(string) {}
