@@ -146,7 +146,8 @@ func (b *builder) enterName(name string, projects []*workspace.Project) (found b
 		if p.IsRoot() && !b.w.RootHas(task) {
 			continue
 		}
-		b.nodes[b.add(k, "")].requested = true
+		n := b.nodes[b.add(k, "")]
+		n.requested, n.task = true, def
 	}
 	return found, nil
 }
@@ -222,9 +223,11 @@ func (b *builder) traverse() error {
 
 // define looks the node's task up.
 func (b *builder) define(n *node) error {
-	var err error
-	if n.task, err = b.w.Task(n.project, n.name); err != nil {
-		return err
+	if n.task == nil {
+		var err error
+		if n.task, err = b.w.Task(n.project, n.name); err != nil {
+			return err
+		}
 	}
 	if n.project.IsRoot() && !b.w.RootHas(n.name) {
 		return errs.New(errs.NotFound, "%s needs %s, which turbo.json does not give the root: add a task \"//#%s\"", orSelection(n.from), n.id, n.name)

@@ -177,8 +177,14 @@ func (t *turbo) task(p *Project, name string) (*Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	has, _ := t.selects(p.Name, p, name, map[id.Project]bool{})
-	task.Excluded = !has
+	if t.files[p.Name] == nil {
+		return task, nil // the root's word alone
+	}
+	if has, _ := t.selects(p.Name, p, name, map[id.Project]bool{}); !has && !task.Excluded {
+		excluded := *task
+		excluded.Excluded = true
+		return &excluded, nil
+	}
 	return task, nil
 }
 

@@ -51,6 +51,8 @@ type turboTask struct {
 	said      bool // something beyond extends
 	// optOut: the files take the task away from the project, script or not.
 	optOut bool
+	// resolved is the finished task, without and with a script.
+	resolved [2]*Task
 }
 
 const (

@@ -10,34 +10,60 @@ import (
 	"brood/internal/run"
 )
 
-// resolve makes a task of a project out of what the files say.
+// resolve makes a task of a project out of what the files say. Projects with
+// the same files share the result; only whether they have the script differs.
 func (t *turbo) resolve(p *Project, name string, m *turboTask) (*Task, error) {
+	has := p.Scripts[name] != "" && !m.optOut
+	at := 0
+	if has {
+		at = 1
+	}
+	if m.resolved[at] != nil {
+		return m.resolved[at], nil
+	}
 	task := &Task{}
-	if p.Scripts[name] != "" && !m.optOut {
+	if has {
 		task.Command = run.Command{Script: name}
 	}
+	if err := t.fill(p, name, m, task); err != nil {
+		return nil, err
+	}
+	if !m.leaves() {
+		m.resolved[at] = task
+	}
+	return task, nil
+}
+
+// leaves says whether globs lead out of the project's folder: then they depend
+// on where that is.
+func (m *turboTask) leaves() bool {
+	out := func(i item) bool { return strings.Contains(i.text, "..") }
+	return slices.ContainsFunc(m.inputs, out) || slices.ContainsFunc(m.outputs, out)
+}
+
+func (t *turbo) fill(p *Project, name string, m *turboTask, task *Task) error {
 	task.Cache = m.cache == nil || *m.cache
 	task.Persistent = m.persist != nil && *m.persist
 	task.Interactive = m.interact != nil && *m.interact
 	task.OutputLogs = m.logs
 	if task.Interactive && task.Cache {
-		return nil, m.file.Wrong(m.line, "task %s is interactive, so it cannot be cached: say \"cache\": false", name)
+		return m.file.Wrong(m.line, "task %s is interactive, so it cannot be cached: say \"cache\": false", name)
 	}
 	if err := t.paths(p, m, task); err != nil {
-		return nil, err
+		return err
 	}
 	var err error
 	if task.Env, err = m.variables(m.env, "env"); err != nil {
-		return nil, err
+		return err
 	}
 	if task.PassThrough, err = m.variables(m.pass, "passThroughEnv"); err != nil {
-		return nil, err
+		return err
 	}
 	if task.DependsOn, err = m.refs(m.dependsOn, "dependsOn"); err != nil {
-		return nil, err
+		return err
 	}
 	task.With, err = m.refs(m.with, "with")
-	return task, err
+	return err
 }
 
 // alwaysInputs are inputs of every task, whatever its globs say.
