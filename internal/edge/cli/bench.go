@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -17,8 +18,8 @@ func newBench(a *app) *cobra.Command {
 		Short: "Measure brood against a floor, in one run",
 		Long: `Measure brood beside what it stands on, in turns in one run, and print the ratio.
 Absolute times depend on the machine and what else it does; the ratio much less.`,
-		Example: "  brood bench fork --count 32",
-	}, newBenchFork(a), newBenchIdle())
+		Example: "  brood bench fork --count 32\n  brood bench run",
+	}, newBenchFork(a), newBenchRun(a), newBenchIdle())
 }
 
 // forkBench is what a measurement of forks is asked to do.
@@ -104,4 +105,9 @@ func newBenchIdle() *cobra.Command {
 	cmd.Flags().IntVar(&heap, "heap", 8, "`MiB` of memory to touch")
 	cmd.Flags().BoolVar(&check, "check", false, "only say whether another one is ready")
 	return cmd
+}
+
+func median[N int64 | uint64](all []N) N {
+	sorted := slices.Sorted(slices.Values(all))
+	return sorted[len(sorted)/2]
 }

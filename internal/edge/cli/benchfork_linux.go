@@ -222,11 +222,6 @@ func (a *app) roundFloor(ctx context.Context, f *floor, r *forkReport, look bool
 	return f.deleteAll(ctx, ids)
 }
 
-func median[N int64 | uint64](all []N) N {
-	sorted := slices.Sorted(slices.Values(all))
-	return sorted[len(sorted)/2]
-}
-
 func (a *app) tellForks(r forkReport) {
 	a.tell("\n%-28s %12s %12s %8s", "", "brood", "bare runsc", "ratio")
 	a.tell("%-28s %9d ms %9d ms %8.2f", fmt.Sprintf("%d forks, %d at once, median", r.Count, r.Parallel), median(r.OursMS), median(r.FloorMS), r.Ratio)
