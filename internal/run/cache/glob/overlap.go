@@ -99,20 +99,26 @@ func share(a, b segment) bool {
 	return stars(a, b)
 }
 
+// stars goes through both texts with a table, as segments does.
 func stars(a, b segment) bool {
-	if a.text == "" && b.text == "" {
-		return true
+	row := make([]bool, len(b.text)+1)
+	star := func(s segment, i int) bool { return !s.plain && i < len(s.text) && s.text[i] == '*' }
+	one := func(s segment, i int) bool { return !s.plain && s.text[i] == '?' }
+	for i := len(a.text); i >= 0; i-- {
+		next := slices.Clone(row)
+		for j := len(b.text); j >= 0; j-- {
+			moreA, moreB := i < len(a.text), j < len(b.text)
+			switch {
+			case !moreA && !moreB:
+				row[j] = true
+			case star(a, i):
+				row[j] = next[j] || moreB && row[j+1]
+			case star(b, j):
+				row[j] = row[j+1] || moreA && next[j]
+			default:
+				row[j] = moreA && moreB && next[j+1] && (a.text[i] == b.text[j] || one(a, i) || one(b, j))
+			}
+		}
 	}
-	star := func(s segment) bool { return !s.plain && strings.HasPrefix(s.text, "*") }
-	tail := func(s segment) segment { return segment{text: s.text[1:], plain: s.plain} }
-	switch {
-	case star(a):
-		return stars(tail(a), b) || b.text != "" && stars(a, tail(b))
-	case star(b):
-		return stars(a, tail(b)) || a.text != "" && stars(tail(a), b)
-	case a.text == "" || b.text == "":
-		return false
-	}
-	one := func(s segment) bool { return !s.plain && s.text[0] == '?' }
-	return (a.text[0] == b.text[0] || one(a) || one(b)) && stars(tail(a), tail(b))
+	return row[0]
 }

@@ -106,6 +106,9 @@ func (p pattern) match(name string) bool {
 	if p.rest == "" || p.rest == "**" || p.rest == "**/*" && rest != "" {
 		return true
 	}
+	if rest == "" {
+		return false // the base itself; only "**" stands for nothing too
+	}
 	if doublestar.MatchUnvalidated(p.rest, rest) {
 		return true
 	}
@@ -173,27 +176,55 @@ func (s *Set) Reaches(dir string) bool {
 		}
 	}
 	return slices.ContainsFunc(s.include, func(p pattern) bool {
-		_, in := below(dir, p.base)
+		rest, in := below(dir, p.base)
 		_, above := below(p.base, dir)
-		return in || above
+		return in && p.reaches(rest) || above
 	})
 }
 
-// Named returns the globs whose last segment begins with a plain character:
-// they name files, such as ".env*" or "config/local.json", where "src/**" or
-// "*.ts" take what there is.
-func (s *Set) Named() *Set {
-	named := &Set{exclude: s.exclude}
+// reaches says that something in the folder that lies at rest, behind the
+// base, could match.
+func (p pattern) reaches(rest string) bool {
+	if rest == "" || p.rest == "" || strings.Contains(p.rest, "**") {
+		return true
+	}
+	depth := strings.Count(p.rest, "/") + 1
+	at := strings.Split(rest, "/")
+	if len(at) < depth {
+		return true
+	}
+	// As deep as the glob, only a folder that it names is meant with what is in it.
+	return !strings.HasSuffix(p.rest, "*") && doublestar.MatchUnvalidated(p.rest, strings.Join(at[:depth], "/"))
+}
+
+// Named splits the globs. Those of the first set name files, by a name or an
+// ending in their last segment, such as ".env*" or "src/**/*.ts"; those of the
+// second take what there is, such as "src/**".
+func (s *Set) Named() (named, all *Set) {
+	if s == nil {
+		return nil, nil
+	}
+	named, all = &Set{exclude: s.exclude}, &Set{exclude: s.exclude}
 	for _, p := range s.include {
-		last := p.glob[strings.LastIndexByte(p.glob, '/')+1:]
-		if last != "" && !strings.ContainsAny(last[:1], `*?[{\`) {
+		if last := p.rest[strings.LastIndexByte(p.rest, '/')+1:]; last == "*" || last == "**" || last == "" && p.base == p.dir {
+			all.include = append(all.include, p)
+		} else {
 			named.include = append(named.include, p)
 		}
 	}
-	return named
+	return named, all
 }
 
-// Deep says that a glob matches at any depth below its base.
-func (s *Set) Deep() bool {
-	return s != nil && slices.ContainsFunc(s.include, func(p pattern) bool { return strings.Contains(p.rest, "**") })
+// Only returns the set without the globs whose base keep does not want.
+func (s *Set) Only(keep func(base string) bool) *Set {
+	if s == nil {
+		return nil
+	}
+	some := &Set{exclude: s.exclude}
+	for _, p := range s.include {
+		if keep(p.base) {
+			some.include = append(some.include, p)
+		}
+	}
+	return some
 }

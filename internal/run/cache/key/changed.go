@@ -28,10 +28,7 @@ func (k *Keyer) Changed(ctx context.Context, t *run.Task) (string, error) {
 	if name, err := k.appeared(t, sel); name != "" || err != nil {
 		return name, err
 	}
-	if in.named.Deep() {
-		return "", nil // what the list of ignored files has is checked above
-	}
-	now, err := k.cfg.Files.Named(ctx, in.named)
+	now, err := k.cfg.Files.Named(ctx, sel.set)
 	if err != nil {
 		return "", err
 	}

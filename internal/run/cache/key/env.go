@@ -37,6 +37,9 @@ func (e environ) items(patterns []string) []Item {
 		if rest, ok := strings.CutPrefix(p, "!"); ok {
 			leave = append(leave, rest)
 		} else {
+			if strings.HasPrefix(p, `\!`) {
+				p = p[1:]
+			}
 			take = append(take, p)
 		}
 	}

@@ -48,7 +48,6 @@ type Keyer struct {
 type inputs struct {
 	group *Group
 	files []files.File
-	named *glob.Set
 }
 
 // New prepares for computing keys.
@@ -62,6 +61,11 @@ func New(ctx context.Context, cfg Config) (*Keyer, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, dir := range cfg.Globals.Projects {
+		k.guard = append(k.guard, cfg.Files.Under(dir)...)
+	}
+	slices.SortFunc(k.guard, byPath)
+	k.guard = slices.CompactFunc(k.guard, func(a, b files.File) bool { return a.Path == b.Path })
 	items := prefixed("variable ", k.env.items(cfg.Globals.Env))
 	items = append(items, fileItems(k.guard)...)
 	items = append(items,
@@ -233,7 +237,7 @@ func (k *Keyer) inputsOf(ctx context.Context, t *run.Task) (*inputs, error) {
 	if err != nil {
 		return nil, err
 	}
-	in = &inputs{group: newGroup(FilesGroup, fileItems(all)), files: all, named: sel.set.Named()}
+	in = &inputs{group: newGroup(FilesGroup, fileItems(all)), files: all}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.inputs[name] = in
@@ -266,7 +270,7 @@ func (k *Keyer) collect(ctx context.Context, s selection) ([]files.File, error) 
 				}
 			}
 		}
-		ignored, err := k.cfg.Files.Named(ctx, s.set.Named())
+		ignored, err := k.cfg.Files.Named(ctx, s.set)
 		if err != nil {
 			return nil, err
 		}
@@ -281,7 +285,7 @@ func (k *Keyer) collect(ctx context.Context, s selection) ([]files.File, error) 
 	if s.defaults && s.set.Empty() {
 		return all, nil // sorted as the snapshot is; the manifest is among them
 	}
-	slices.SortFunc(all, func(a, b files.File) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortFunc(all, byPath)
 	return slices.CompactFunc(all, func(a, b files.File) bool { return a.Path == b.Path }), nil
 }
 
@@ -299,6 +303,8 @@ func fileItems(all []files.File) []Item {
 	}
 	return items
 }
+
+func byPath(a, b files.File) int { return strings.Compare(a.Path, b.Path) }
 
 func byName(a, b Item) int { return strings.Compare(a.Name, b.Name) }
 
