@@ -3,6 +3,7 @@ package workspace
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"path"
@@ -79,13 +80,29 @@ func (w *Workspace) broodProjects(root *broodDoc) (map[*Project][]projectDoc, er
 	for _, dir := range found {
 		add(dir)
 	}
+	var except []string
 	for _, e := range root.entries {
-		dirs, err := members(w.Root, []string{e.glob}, "")
+		if strings.HasPrefix(e.glob, "!") {
+			except = append(except, e.glob)
+		}
+	}
+	for _, e := range root.entries {
+		if strings.HasPrefix(e.glob, "!") {
+			continue
+		}
+		find, wild := w.folders, strings.ContainsAny(e.glob, `*?[{\`)
+		if wild && len(e.about.tasks) == 0 {
+			find = w.listed // nothing is said of them here: they show themselves
+		}
+		dirs, err := find(append([]string{e.glob}, except...))
 		if err != nil {
 			return nil, root.file.Wrong(e.about.line, "%s", err)
 		}
-		if len(dirs) == 0 {
-			return nil, root.file.Wrong(e.about.line, "projects: %q finds no folder", e.glob)
+		switch {
+		case len(dirs) == 0 && wild:
+			w.warn(fmt.Sprintf("%s: projects: %q finds no project", root.file.At(e.about.line), e.glob))
+		case len(dirs) == 0:
+			return nil, root.file.Wrong(e.about.line, "projects: there is no folder %q", e.glob)
 		}
 		if len(dirs) > 1 && e.about.name != "" {
 			return nil, root.file.Wrong(e.about.line, "projects: %q finds %d folders, which cannot all be named %q", e.glob, len(dirs), e.about.name)
@@ -100,6 +117,10 @@ func (w *Workspace) broodProjects(root *broodDoc) (map[*Project][]projectDoc, er
 // markers are the files that make a folder a project where a glob names it.
 var markers = []string{broodFile, manifestName, "go.mod", "Cargo.toml", "pyproject.toml"}
 
+// folders returns all folders that globs name.
+func (w *Workspace) folders(globs []string) ([]string, error) { return members(w.Root, globs, "") }
+
+// listed returns the folders that globs name and that look like projects.
 func (w *Workspace) listed(globs []string) ([]string, error) {
 	var all []string
 	for _, marker := range markers {
@@ -110,7 +131,7 @@ func (w *Workspace) listed(globs []string) ([]string, error) {
 		all = append(all, dirs...)
 	}
 	slices.Sort(all)
-	return slices.DeleteFunc(slices.Compact(all), func(dir string) bool { return dir == "." }), nil
+	return slices.Compact(all), nil
 }
 
 // ownFiles reads each project's brood.yaml and package.json and names it.
@@ -213,7 +234,7 @@ func (w *Workspace) broodTasks(root *broodDoc, docs map[*Project][]projectDoc) e
 	everywhere := map[string]bool{}
 	for _, p := range w.Projects {
 		b.tasks[p.Name] = map[string]*Task{}
-		for name, t := range root.layersOf(p, docs[p]) {
+		for name, t := range root.layersOf(p, docs[p], w.SinglePackage) {
 			task, err := w.broodTask(p, t)
 			if err != nil {
 				return err
@@ -233,8 +254,9 @@ func (w *Workspace) broodTasks(root *broodDoc, docs map[*Project][]projectDoc) e
 }
 
 // layersOf lays all that is said of the tasks of a project over each other. A
-// script of package.json is a task where the root's defaults know its name.
-func (d *broodDoc) layersOf(p *Project, docs []projectDoc) map[string]*broodTask {
+// script of package.json is a task where the root's defaults know its name; not
+// so one of the root beside other projects, where it mostly starts the run.
+func (d *broodDoc) layersOf(p *Project, docs []projectDoc, alone bool) map[string]*broodTask {
 	all := map[string]*broodTask{}
 	begin := func(name string) *broodTask {
 		t := all[name]
@@ -247,9 +269,11 @@ func (d *broodDoc) layersOf(p *Project, docs []projectDoc) map[string]*broodTask
 		}
 		return t
 	}
-	for name := range d.named {
-		if p.Scripts[name] != "" {
-			begin(name)
+	if !p.IsRoot() || alone {
+		for name := range d.named {
+			if p.Scripts[name] != "" {
+				begin(name)
+			}
 		}
 	}
 	for _, doc := range docs {
