@@ -12,14 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"brood/internal/base/id"
 	"brood/internal/run"
 	"brood/internal/run/worker"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func newWorker(t *testing.T, c worker.Config) *worker.Worker {
 	t.Helper()

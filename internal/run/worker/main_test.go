@@ -1,0 +1,16 @@
+package worker_test
+
+import (
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv("BURN_IN"); dir != "" {
+		burn(dir)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
