@@ -67,7 +67,7 @@ var allow = map[string][]string{
 	"internal/run/cache/lockfile":               {},
 	"internal/run/cache/stamp":                  {},
 	"internal/run/cache/store":                  {"internal/home"},
-	"internal/edge/cli":                         {"api/...", "client", "internal/wire", "internal/home", "internal/config", "internal/edge/view", "internal/run", "internal/run/...", "internal/fabric/blob"},
+	"internal/edge/cli":                         {"api/...", "client", "internal/wire", "internal/home", "internal/config", "internal/edge/view", "internal/run", "internal/run/...", "internal/fabric/blob", "internal/fabric/blob/..."},
 	"cmd/brood":                                 {"internal/edge/..."},
 	"cmd/brood-guest":                           {"internal/sandbox/guest/..."},
 	"internal/archtest":                         {},

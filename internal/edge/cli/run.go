@@ -61,8 +61,8 @@ goes to the tasks that are named.
 A task whose inputs did not change is not run: its outputs are restored, and its
 output is shown, as they were. "brood why TASK" says why one was not found.
 
-Without a TASK the tasks there are listed. "brood TASK" is short for "brood run TASK"
-where brood has no command of that name. The exit code is 1 when a task failed.`,
+Without a TASK the tasks there are listed. "brood TASK" is short for it where brood
+has no command of that name. The exit code is 1 when a task failed.`,
 		Example: `  brood run build test
   brood run build --filter=web...
   brood run test --affected
@@ -93,10 +93,10 @@ func (f *runFlags) selecting(cmd *cobra.Command) {
 	flags.BoolVar(&f.Only, "only", false, "only the tasks that are named, not what they depend on")
 	flags.BoolVar(&f.ExcludeDependencies, "exclude-dependencies", false, "do not run what the named tasks depend on; keys stay the same, and results are not saved")
 	flags.StringVar(&f.cwd, "cwd", "", "be in this `folder` (default: the current one)")
-	flags.StringVar(&f.noInference, "framework-inference", "true", "whether variables that known frameworks read are declared by themselves (`true` or false)")
-	flags.StringVar(&f.dry, "dry", "", "say what would run and run nothing, as `text` or json (default text)")
+	flags.StringVar(&f.noInference, "framework-inference", "true", "whether variables that known frameworks read are declared by themselves: `yes or no` as true or false")
+	flags.StringVar(&f.dry, "dry", "", "say what would run and run nothing, in a `form`: text or json (default text)")
 	flags.Lookup("dry").NoOptDefVal = "text"
-	flags.StringVar(&f.graph, "graph", "", "write the tasks' graph as dot to a `file` and run nothing (default: standard output)")
+	flags.StringVar(&f.graph, "graph", "", "write the tasks' graph to a `file`, as .svg or .dot, and run nothing (default: dot to standard output)")
 	flags.Lookup("graph").NoOptDefVal = "-"
 }
 
@@ -108,20 +108,20 @@ func (f *runFlags) going(cmd *cobra.Command) {
 	flags.StringVar(&f.concurrency, "concurrency", "", "tasks at once: a `number`, or a percentage of the cores (default: as many as there are cores)")
 	flags.BoolVar(&f.force, "force", false, "run all tasks, whatever the cache has, and save their results")
 	flags.BoolVar(&f.noCache, "no-cache", false, "do not save results")
-	flags.StringVar(&f.cache, "cache", "", "what is read and written, such as `local:rw,remote:r` (default: all)")
-	flags.StringVar(&f.cacheSize, "cache-size", "", "the most that the local cache may hold, such as `20GB` (default 10GB)")
+	flags.StringVar(&f.cache, "cache", "", "which `caches` are read and written, such as local:rw,remote:r (default: all)")
+	flags.StringVar(&f.cacheSize, "cache-size", "", "the `size` that the local cache may have, such as 20G (default: what the workspace says, else 10 GB)")
 	flags.StringVar(&f.remote, "remote-cache", "", "the shared cache's `address`, such as grpc://host:port (default $BROOD_CACHE, else what the workspace says)")
 	flags.DurationVar(&f.timeout, "timeout", 0, "stop a task after this long, when it says nothing itself (default: never)")
 	flags.IntVar(&f.retry, "retry", 0, "try a failed task again this often, when it says nothing itself (default 0)")
-	flags.StringVar(&f.envMode, "env-mode", "", "which variables tasks see: `strict` (those declared) or loose (all) (default: as the workspace says, else strict)")
+	flags.StringVar(&f.envMode, "env-mode", "", "which variables tasks see, by `mode`: strict (those declared) or loose (all) (default: as the workspace says, else strict)")
 }
 
 // showing are the flags that say what is seen of it.
 func (f *runFlags) showing(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.logs, "output-logs", "", "which output of tasks is shown: `full`, hash-only, new-only, errors-only or none (default: as the workspace says, else full)")
-	flags.StringVar(&f.order, "log-order", "auto", "show output as it comes (`stream`), or of each task at its end (grouped); auto is grouped in CI")
-	flags.StringVar(&f.prefix, "log-prefix", "auto", "put the task's name in front of its lines: auto, `task` or none")
+	flags.StringVar(&f.logs, "output-logs", "", "which output of tasks is shown, by `mode`: full, hash-only, new-only, errors-only or none (default: as the workspace says, else full)")
+	flags.StringVar(&f.order, "log-order", "auto", "the `order` of output: as it comes (stream), or of each task at its end (grouped); auto is grouped in CI")
+	flags.StringVar(&f.prefix, "log-prefix", "auto", "`what` is in front of a task's lines: its name (task) or none; auto is its name")
 	flags.BoolVar(&f.plain, "plain", false, "do not paint on the terminal")
 	flags.StringVar(&f.summarize, "summarize", "", "write all about the run as JSON to a `file` (default: in brood's home)")
 	flags.Lookup("summarize").NoOptDefVal = "-"

@@ -6,14 +6,17 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
+	"brood/internal/base/id"
 	"brood/internal/base/life"
 	"brood/internal/edge/view"
 	"brood/internal/run"
 	"brood/internal/run/cache"
 	"brood/internal/run/graph"
+	"brood/internal/run/history"
 	"brood/internal/run/orchestrator"
 	"brood/internal/run/worker"
 )
@@ -36,13 +39,13 @@ func (a *app) carryOut(ctx context.Context, s *session, f runFlags) (err error) 
 	if err != nil {
 		return err
 	}
-	p.into(&c)
+	p.into(&c, f.Tasks)
 	show, err := a.shows(s, f)
 	if err != nil {
 		return err
 	}
-	c.Listen, c.Replay = show.listen, show.replay
-	for _, w := range s.warnings() {
+	c.Listen, c.Replay, p.warn = show.listen, show.replay, show.warn
+	for _, w := range append(s.warnings(), p.early...) {
 		show.warn(w)
 	}
 	ctx, stop := p.interrupts(ctx)
@@ -64,8 +67,12 @@ type parts struct {
 	cache  *cache.Cache
 	wipe   bool
 	worker *worker.Worker
+	// history is nil where its file cannot be opened: then nothing is forecast.
+	history *history.History
+	figures map[id.Task]history.Figures
 
-	warn func(string) // set before anything runs
+	early []string     // warnings from before there was a view
+	warn  func(string) // set before anything runs
 }
 
 // openParts opens them at once: each waits for a disk or for git.
@@ -88,12 +95,25 @@ func (a *app) openParts(ctx context.Context, s *session, f runFlags) (*parts, er
 			})
 			return err
 		},
+		func(ctx context.Context) error { p.remember(ctx, a, s); return nil },
 		func(context.Context) (err error) {
 			p.worker, err = worker.New(worker.Config{Credentials: s.credentials()})
 			return err
 		},
 	)
 	return p, err
+}
+
+// remember opens the history. It is no reason not to run.
+func (p *parts) remember(ctx context.Context, a *app, s *session) {
+	h, err := a.openHistory(ctx)
+	if err == nil {
+		p.history = h
+		p.figures, err = h.Figures(ctx, s.ws.Root, platform)
+	}
+	if err != nil && ctx.Err() == nil {
+		p.early = append(p.early, "nothing is known of past runs: "+err.Error())
+	}
 }
 
 // credentials are the variables that hold those of the cache, which no task
@@ -124,8 +144,12 @@ func (p *parts) answer(ctx context.Context, t *run.Task, key run.Key) string {
 	return "miss"
 }
 
-func (p *parts) into(c *orchestrator.Config) {
+func (p *parts) into(c *orchestrator.Config, command []string) {
 	c.Keys, c.Worker, c.Cache = p.keys, p.worker, results{Cache: p.cache, wipe: p.wipe}
+	if p.history != nil {
+		c.History = past{History: p.history, command: command, keys: p.keys}
+		c.Past = expectations(p.figures, c.Tasks)
+	}
 }
 
 func (p *parts) close(ctx context.Context) error {
@@ -135,6 +159,9 @@ func (p *parts) close(ctx context.Context) error {
 	}
 	if p.worker != nil {
 		all = errors.Join(all, p.worker.Close())
+	}
+	if p.history != nil {
+		all = errors.Join(all, p.history.Close())
 	}
 	if p.keys != nil {
 		all = errors.Join(all, p.keys.close())
@@ -175,7 +202,9 @@ type shown struct {
 	json    io.Writer
 	tasks   *graph.Graph
 	ticks   *life.Group
-	err     error // of writing JSON
+
+	mu  sync.Mutex // guards err and the order of JSON lines
+	err error
 }
 
 // tickEvery is how often what is gathered is written.
@@ -213,6 +242,8 @@ func (s *shown) listen(at time.Time, e orchestrator.Event) {
 		return
 	}
 	line, err := orchestrator.Encode(at, e)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if err == nil && s.err == nil {
 		_, err = s.json.Write(append(line, '\n'))
 	}

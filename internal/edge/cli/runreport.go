@@ -36,7 +36,7 @@ func (a *app) writeReports(s *session, f runFlags, r *orchestrator.Report) error
 		}
 	}
 	if summary != "" {
-		a.tell("all about the run is in %s", summary)
+		a.say("all about the run is in %s", summary)
 	}
 	return stepSummary(r)
 }

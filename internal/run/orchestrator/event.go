@@ -86,6 +86,8 @@ type Ended struct {
 	// BeganMS is from the beginning of the run; TookMS what was spent here.
 	BeganMS int64 `json:"beganMs"`
 	TookMS  int64 `json:"tookMs"`
+	// RanMS is what the last attempt's command took alone.
+	RanMS int64 `json:"ranMs,omitempty"`
 	// SavedMS is what the run that produced a hit had spent.
 	SavedMS int64 `json:"savedMs,omitempty"`
 	// CPUMS and PeakMemory are of the process tree; a hit's are its producer's.

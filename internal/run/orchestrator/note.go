@@ -91,6 +91,7 @@ func (r *runner) end(e dispatch.End) {
 	if e.Attempts > 0 {
 		ended.Exit, ended.Signal, ended.TimedOut = s.result.Exit, s.result.Signal, s.result.TimedOut
 		ended.measured(s.result.Usage)
+		ended.RanMS = s.result.Ended.Sub(s.result.Began).Milliseconds()
 	}
 	if s.err != nil {
 		ended.Error = s.err.Error()

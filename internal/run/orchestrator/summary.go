@@ -69,7 +69,8 @@ func (r *Report) slowest() []Step {
 	return all[:min(len(all), slowestShown)]
 }
 
-// critical is the chain of dependencies whose tasks took longest together.
+// critical is the chain of dependencies whose executed tasks took longest
+// together; hits wait for nobody.
 func (r *Report) critical(tasks []*run.Task) []Step {
 	outcome := r.outcomes()
 	index := make(map[id.Task]int, len(tasks))
@@ -87,7 +88,7 @@ func (r *Report) critical(tasks []*run.Task) []Step {
 		if before[i] >= 0 {
 			total[i] = total[before[i]]
 		}
-		if e := outcome[t.ID]; e != nil && !t.Persistent {
+		if e := outcome[t.ID]; e != nil && e.Attempts > 0 && !t.Persistent {
 			total[i] += e.TookMS
 		}
 		if longest < 0 || total[i] > total[longest] {
@@ -96,7 +97,7 @@ func (r *Report) critical(tasks []*run.Task) []Step {
 	}
 	var path []Step
 	for i := longest; i >= 0; i = before[i] {
-		if e := outcome[tasks[i].ID]; e != nil && e.TookMS > 0 {
+		if e := outcome[tasks[i].ID]; e != nil && e.Attempts > 0 && e.TookMS > 0 {
 			path = append(path, Step{Task: tasks[i].ID, TookMS: e.TookMS})
 		}
 	}

@@ -1,0 +1,251 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"brood/internal/base/errs"
+	"brood/internal/base/id"
+	"brood/internal/run"
+	"brood/internal/run/cache/key"
+	"brood/internal/run/graph"
+	"brood/internal/run/history"
+)
+
+func newWhy(a *app) *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use:   "why TASK [-- ARG...]",
+		Short: "Say what makes a task run again",
+		Long: `Say which input of a task changed since it last ran: a file, a variable, its
+definition, the lockfile, or the same of a task that it depends on. When nothing
+changed, say why it ran the last time. TASK is project#name, or a name that one
+project has, or the project of this folder.`,
+		Example: "  brood why web#build\n  brood why web#build --json",
+		Args:    cobra.ArbitraryArgs,
+	}
+	cmd.RunE = func(c *cobra.Command, args []string) error {
+		if at := c.ArgsLenAtDash(); at >= 0 {
+			args, f.Args = args[:at], args[at:]
+		}
+		if len(args) != 1 {
+			return wrongUse(c, "one task is explained, not %d", len(args))
+		}
+		f.Tasks = args
+		return interruptible(func(ctx context.Context, _ []string) error { return a.why(ctx, f) })(c, args)
+	}
+	cmd.Flags().StringVar(&f.cwd, "cwd", "", "be in this `folder` (default: the current one)")
+	cmd.Flags().StringVar(&f.envMode, "env-mode", "", "the `mode` of the run: strict or loose (default: as the workspace says)")
+	return cmd
+}
+
+// reason is why a task ran, or would run.
+type reason struct {
+	Task id.Task `json:"task"`
+	// Key is what the key is now.
+	Key run.Key `json:"key"`
+	// Verdict is never (it never ran here), changed (it would run) or same (its
+	// key is that of its last run; changes are those that made it run then).
+	Verdict string      `json:"verdict"`
+	Before  run.Key     `json:"before,omitempty"`
+	Run     string      `json:"run,omitempty"` // the run to which it is compared
+	When    time.Time   `json:"when,omitzero"`
+	Status  run.Status  `json:"status,omitempty"` // how it ended then
+	Changes []whyChange `json:"changes"`
+	Because []*reason   `json:"because,omitempty"` // of changed dependencies
+}
+
+type whyChange struct {
+	Group string `json:"group"`
+	Name  string `json:"name"`
+	How   string `json:"how"` // added, removed or changed
+	Old   string `json:"old,omitempty"`
+	New   string `json:"new,omitempty"`
+}
+
+func (a *app) why(ctx context.Context, f runFlags) (err error) {
+	s, err := openRun(f)
+	if err != nil {
+		return err
+	}
+	if err := s.build(ctx, f); err != nil {
+		return err
+	}
+	p, err := a.openParts(ctx, s, f)
+	defer func() {
+		if closeErr := p.close(context.WithoutCancel(ctx)); err == nil {
+			err = closeErr
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	if p.history == nil {
+		return errs.New(errs.FailedPrecondition, "%s", p.early[0])
+	}
+	target, err := whyTarget(s.graph, f.Tasks[0])
+	if err != nil {
+		return err
+	}
+	if err := p.keys.all(ctx, s.graph); err != nil {
+		return err
+	}
+	e := &explainer{history: p.history, keys: p.keys, root: s.ws.Root, seen: map[id.Task]bool{}}
+	r, err := e.explain(ctx, target)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.value(r)
+	}
+	a.tellWhy(r, "")
+	return nil
+}
+
+// whyTarget is the one task that is meant.
+func whyTarget(g *graph.Graph, said string) (id.Task, error) {
+	var found []string
+	for _, t := range g.Tasks {
+		if t.Requested && !t.Command.Empty() {
+			found = append(found, string(t.ID))
+		}
+	}
+	switch len(found) {
+	case 1:
+		return id.Task(found[0]), nil
+	case 0:
+		return "", errs.New(errs.NotFound, "no project here has a task %s that runs anything", said)
+	}
+	return "", errs.New(errs.InvalidArgument, "%d projects have a task %s: say which, such as %s", len(found), said, found[0])
+}
+
+// all derives the keys of a graph in its order.
+func (k *keys) all(ctx context.Context, g *graph.Graph) error {
+	known := make(map[id.Task]run.Key, len(g.Tasks))
+	for _, t := range g.Tasks {
+		if t.Persistent && !t.Excluded {
+			continue
+		}
+		upstream := make(map[id.Task]run.Key, len(t.Deps))
+		for _, d := range t.Deps {
+			upstream[d] = known[d]
+		}
+		key, err := k.Key(ctx, t, upstream)
+		if err != nil {
+			return err
+		}
+		known[t.ID] = key
+	}
+	return nil
+}
+
+type explainer struct {
+	history *history.History
+	keys    *keys
+	root    string
+	seen    map[id.Task]bool
+}
+
+// explain compares a task's key with the last one, and those of the
+// dependencies that made it change.
+func (e *explainer) explain(ctx context.Context, t id.Task) (*reason, error) {
+	e.seen[t] = true
+	parts := e.keys.parts[t]
+	if parts == nil {
+		return nil, errs.New(errs.FailedPrecondition, "task %s has no key: it is persistent and runs every time", t)
+	}
+	known, err := e.history.Keys(ctx, e.root, t)
+	if err != nil {
+		return nil, err
+	}
+	r := &reason{Task: t, Key: parts.Key, Changes: []whyChange{}, Verdict: "never"}
+	if len(known) == 0 {
+		return r, nil
+	}
+	r.Verdict = "changed"
+	before := known[0]
+	if before.Parts.Key == parts.Key {
+		r.Verdict = "same"
+		if len(known) == 1 {
+			r.at(before)
+			return r, nil
+		}
+		before = known[1]
+	}
+	r.at(before)
+	r.Before = before.Parts.Key
+	return r, e.compare(ctx, r, before.Parts, parts)
+}
+
+func (r *reason) at(k history.Known) { r.Run, r.When, r.Status = k.Run, k.When, k.Status }
+
+func (e *explainer) compare(ctx context.Context, r *reason, before, now *key.Parts) error {
+	for _, c := range key.Diff(before, now) {
+		r.Changes = append(r.Changes, newWhyChange(c))
+		up := id.Task(c.Name)
+		if c.Group != key.UpstreamGroup || c.Added || c.Removed || e.seen[up] || e.keys.parts[up] == nil {
+			continue
+		}
+		below, err := e.explain(ctx, up)
+		if err != nil {
+			return err
+		}
+		r.Because = append(r.Because, below)
+	}
+	return nil
+}
+
+func newWhyChange(c key.Change) whyChange {
+	w := whyChange{Group: c.Group, Name: c.Name, How: "changed", Old: c.Old, New: c.New}
+	switch {
+	case c.Added:
+		w.How = "added"
+	case c.Removed:
+		w.How = "removed"
+	}
+	return w
+}
+
+func (a *app) tellWhy(r *reason, indent string) {
+	p := a.palette()
+	name := p.bold(string(r.Task))
+	since := fmt.Sprintf("run %s, %s ago", r.Run, brief(time.Since(r.When)))
+	switch {
+	case r.Verdict == "never":
+		a.tell("%s%s never ran here", indent, name)
+	case r.Verdict == "same" && r.Before == "":
+		a.tell("%s%s is as it was in %s, where it ran for the first time here (%s)", indent, name, since, r.Status)
+	case r.Verdict == "same":
+		a.tell("%s%s is as it was in its last run; against the one before (%s) that had", indent, name, since)
+	default:
+		a.tell("%s%s is not as it was in %s:", indent, name, since)
+	}
+	because := slices.Clone(r.Because)
+	for _, c := range r.Changes {
+		a.tell("%s  %s", indent, c.text(p))
+		for _, b := range because {
+			if c.Group == key.UpstreamGroup && id.Task(c.Name) == b.Task {
+				a.tellWhy(b, indent+"    ")
+			}
+		}
+	}
+}
+
+// shownValue is how much of a value is shown.
+const shownValue = 60
+
+func (c whyChange) text(p palette) string {
+	kind := map[string]string{
+		key.TaskGroup: "definition", key.EnvGroup: "variable", key.GlobalGroup: "workspace", key.LockGroup: "lockfile",
+		key.UpstreamGroup: "dependency", key.FilesGroup: "file",
+	}[c.Group]
+	s := fmt.Sprintf("%-10s  %s %s", kind, c.Name, p.warn(c.How))
+	if c.Group == key.TaskGroup && c.How == "changed" && len(c.Old)+len(c.New) <= 2*shownValue {
+		s += fmt.Sprintf(": %s, was %s", c.New, c.Old)
+	}
+	return s
+}
