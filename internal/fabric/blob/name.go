@@ -85,7 +85,7 @@ func parseName(s string, upload bool) (Name, error) {
 		at++
 	}
 	n := Name{Instance: strings.Join(parts[:at], "/")}
-	if err := CheckInstance(n.Instance); err != nil {
+	if err := CheckInstance(n.Instance); err != nil || at > 0 && n.Instance == "" {
 		return bad("the instance name is not valid")
 	}
 	parts = parts[at:]
