@@ -56,9 +56,9 @@ type Definition struct {
 	// Inputs are globs relative to the project's folder. "!" in front takes
 	// back, wherever in the list it stands, also what DefaultInputs adds. Globs
 	// that begin with "/" ("!/") are relative to the workspace's root. A glob
-	// that names a folder stands for all in it. Globs match files on disk, also
-	// those that git ignores, but nothing in .git and no file of a project
-	// nested in this one. They are sorted.
+	// that names a folder stands for all in it. Files that git ignores count
+	// where a glob names them or begins in their folder, nothing of .git does,
+	// and no file of a project nested in this one. They are sorted.
 	Inputs []string `json:"inputs,omitempty"`
 	// DefaultInputs adds all files of the project that git does not ignore.
 	// Without it (turbo: inputs without $TURBO_DEFAULT$) the loader has put

@@ -75,6 +75,7 @@ func (r *repository) agree(t testing.TB, args []string) {
 	if ours := lines(got.Projects); !slices.Equal(ours, sorted(want.Packages)) && !w.SinglePackage {
 		t.Errorf("%v: projects %v, turbo has %v", args, ours, want.Packages)
 	}
+	parts := r.parts(t, w, got)
 	theirs := map[string]dryTask{}
 	for _, task := range want.Tasks {
 		theirs[task.ID] = task
@@ -87,7 +88,9 @@ func (r *repository) agree(t testing.TB, args []string) {
 			continue
 		}
 		delete(theirs, name)
-		r.compare(t, fmt.Sprint(args, " ", name), w, got, task, their)
+		what := fmt.Sprint(args, " ", name)
+		r.compare(t, what, w, got, task, their)
+		compareKey(t, what, task, parts[task.ID], their)
 	}
 	for name := range theirs {
 		t.Errorf("%v: brood lacks the task %s", args, name)
@@ -139,7 +142,6 @@ func (r *repository) compare(t testing.TB, what string, w *workspace.Workspace, 
 	if want.Framework != "" {
 		same(t, what, "framework", p.Framework, want.Framework)
 	}
-	same(t, what, "variables", values(task.Env, r.env), sorted(slices.Concat(keys(want.Environment.Configured), keys(want.Environment.Inferred))))
 }
 
 // qualified writes the project before names without one.
@@ -205,32 +207,6 @@ func cleaned(globs []string) []string {
 		all = append(all, text)
 	}
 	return sorted(all)
-}
-
-// values are the names of the environment that patterns declare.
-func values(patterns, environ []string) []string {
-	all := []string{}
-	for _, v := range environ {
-		name, _, _ := strings.Cut(v, "=")
-		in := false
-		for _, p := range patterns {
-			in = in || matches(p, name)
-		}
-		for _, p := range patterns {
-			if not, ok := strings.CutPrefix(p, "!"); ok && matches(not, name) {
-				in = false
-			}
-		}
-		if in {
-			all = append(all, name)
-		}
-	}
-	return sorted(all)
-}
-
-func matches(pattern, name string) bool {
-	ok, err := path.Match(pattern, name)
-	return ok && err == nil
 }
 
 func keys(values []string) []string {

@@ -308,6 +308,9 @@ func (w *Workspace) broodTask(p *Project, t *broodTask) (*Task, error) {
 	}
 	inputs := slices.DeleteFunc(slices.Clone(t.inputs), func(i item) bool { return i.text == tokenOwn })
 	d.DefaultInputs = len(t.inputs) == 0 || len(inputs) < len(t.inputs)
+	if !d.DefaultInputs && task.Command.Script != "" {
+		inputs = append(inputs, item{text: manifestName}) // the script itself is in it
+	}
 	var err error
 	if d.Inputs, err = t.globs(p, inputs, "inputs"); err != nil {
 		return nil, err
