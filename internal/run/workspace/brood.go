@@ -118,13 +118,15 @@ func (w *Workspace) broodProjects(root *broodDoc) (map[*Project][]projectDoc, er
 var markers = []string{broodFile, manifestName, "go.mod", "Cargo.toml", "pyproject.toml"}
 
 // folders returns all folders that globs name.
-func (w *Workspace) folders(globs []string) ([]string, error) { return members(w.Root, globs, "") }
+func (w *Workspace) folders(globs []string) ([]string, error) {
+	return members(w.Root, globs, isFolder)
+}
 
 // listed returns the folders that globs name and that look like projects.
 func (w *Workspace) listed(globs []string) ([]string, error) {
 	var all []string
 	for _, marker := range markers {
-		dirs, err := members(w.Root, globs, marker)
+		dirs, err := members(w.Root, globs, holding(marker))
 		if err != nil {
 			return nil, err
 		}

@@ -100,7 +100,7 @@ func (d *drafter) packages(m *manifest) error {
 	if len(globs) == 0 {
 		return nil
 	}
-	dirs, err := members(d.root, globs, manifestName)
+	dirs, err := members(d.root, globs, holding(manifestName))
 	if err != nil {
 		return err
 	}

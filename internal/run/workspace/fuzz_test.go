@@ -146,7 +146,7 @@ func FuzzMembers(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, glob string) {
-		dirs, err := members(root, []string{glob, "!" + glob + "x"}, manifestName)
+		dirs, err := members(root, []string{glob, "!" + glob + "x"}, holding(manifestName))
 		wrong(t, err)
 		for _, dir := range dirs {
 			if !filepath.IsLocal(dir) || strings.Contains(dir, "node_modules") {

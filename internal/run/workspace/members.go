@@ -14,12 +14,12 @@ import (
 
 // maxMembers bounds what globs may find; a workspace of that many projects is
 // a glob gone wrong.
-const maxMembers = 100_000
+const maxMembers = 1_000_000
 
 // members returns the folders below root that the globs name and that hold the
 // file want (empty: any folder), sorted, with slashes; "!" in front of a glob takes back. Folders
 // named node_modules and .git are never entered.
-func members(root string, globs []string, want string) ([]string, error) {
+func members(root string, globs []string, holds func(dir string) bool) ([]string, error) {
 	var include, exclude []string
 	for _, g := range globs {
 		out, is := strings.CutPrefix(g, "!")
@@ -33,7 +33,7 @@ func members(root string, globs []string, want string) ([]string, error) {
 			include = append(include, expandBraces(g)...)
 		}
 	}
-	f := finder{root: root, want: want, found: map[string]bool{}, seen: map[step]bool{}}
+	f := finder{root: root, holds: holds, found: map[string]bool{}, seen: map[step]bool{}}
 	for _, g := range include {
 		if err := f.walk("", strings.Split(g, "/")); err != nil {
 			return nil, err
@@ -56,8 +56,9 @@ func excludes(glob, dir string) bool {
 }
 
 type finder struct {
-	root, want string
-	found      map[string]bool
+	root  string
+	holds func(dir string) bool
+	found map[string]bool
 	// seen holds folders with what was left of the glob there: several ** in
 	// one glob lead to the same place in many ways.
 	seen map[step]bool
@@ -75,7 +76,7 @@ func (f *finder) walk(dir string, segments []string) error {
 		return errs.New(errs.ResourceExhausted, "the workspace's globs find more than %d folders: narrow them", maxMembers)
 	}
 	if len(segments) == 0 {
-		if f.holds(dir) {
+		if f.holds == nil || f.holds(filepath.Join(f.root, dir)) {
 			f.found[orDot(dir)] = true
 		}
 		return nil
@@ -107,12 +108,14 @@ func (f *finder) walk(dir string, segments []string) error {
 	return f.walk(path.Join(dir, head), rest)
 }
 
-// holds says whether the folder counts: it is one, and has the wanted file.
-func (f *finder) holds(dir string) bool {
-	if f.want != "" {
-		return isFile(filepath.Join(f.root, dir, f.want))
-	}
-	info, err := os.Stat(filepath.Join(f.root, dir))
+// holding takes folders with a file of that name.
+func holding(name string) func(dir string) bool {
+	return func(dir string) bool { return isFile(filepath.Join(dir, name)) }
+}
+
+// isFolder takes what is one: a glob may name what is not there.
+func isFolder(dir string) bool {
+	info, err := os.Stat(dir)
 	return err == nil && info.IsDir()
 }
 

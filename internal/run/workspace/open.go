@@ -89,7 +89,7 @@ func (w *Workspace) addPackages(top *manifest) error {
 
 // addMembers reads the package.json of every folder that the globs name.
 func (w *Workspace) addMembers(globs []string) error {
-	dirs, err := members(w.Root, globs, manifestName)
+	dirs, err := members(w.Root, globs, nil) // reading tells which are packages
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,10 @@ func (w *Workspace) addMembers(globs []string) error {
 	where := make(map[string]string, len(dirs))
 	for i, dir := range dirs {
 		m := read[i]
-		if failures[i] != nil {
+		switch {
+		case notThere(failures[i]):
+			continue
+		case failures[i] != nil:
 			return failures[i]
 		}
 		if m.Name == "" {
