@@ -2,36 +2,106 @@ package key
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"sync"
 
 	"brood/internal/run"
 	"brood/internal/run/cache/files"
 	"brood/internal/run/cache/glob"
+	"brood/internal/run/cache/lockfile"
 )
 
-// lock is the lockfile as the projects see it.
+// lock is the lockfile as the projects see it: what the root depends on is
+// seen by all, the rest by those that depend on it. A file that is not
+// understood, or does not know a project, counts as a whole.
 type lock struct {
 	whole *Group
 	list  []files.File
-}
 
-// of returns what the project in dir sees.
-func (l *lock) of(string) *Group { return l.whole }
+	parsed *lockfile.Lock
+	dir    string // of the lockfile
+	root   []lockfile.Package
+
+	mu     sync.Mutex // guards the maps
+	byDir  map[string]*Group
+	shared map[string]*Group // by what projects depend on directly
+}
 
 func (l *lock) files() []files.File { return l.list }
 
 func (k *Keyer) readLock(ctx context.Context) error {
-	k.lock = &lock{}
+	l := &lock{byDir: map[string]*Group{}, shared: map[string]*Group{}}
+	k.lock = l
 	if k.cfg.Lockfile != "" {
 		set, err := glob.New(".", []string{k.cfg.Lockfile})
 		if err != nil {
 			return err
 		}
-		if k.lock.list, err = k.collect(ctx, selection{set: set}); err != nil {
+		if l.list, err = k.collect(ctx, selection{set: set}); err != nil {
 			return err
 		}
 	}
-	k.lock.whole = newGroup(LockGroup, fileItems(k.lock.list))
+	l.whole = newGroup(LockGroup, fileItems(l.list))
+	if len(l.list) != 1 {
+		return nil
+	}
+	b, err := os.ReadFile(filepath.Join(k.cfg.Files.Root(), k.cfg.Lockfile))
+	if err != nil {
+		return nil //nolint:nilerr // then the whole file counts, by the id it had
+	}
+	if l.parsed = lockfile.Parse(k.cfg.Lockfile, b); l.parsed == nil {
+		return nil
+	}
+	l.dir = path.Dir(k.cfg.Lockfile)
+	root, ok := l.parsed.Project(".")
+	if !ok {
+		l.parsed = nil
+		return nil
+	}
+	l.root = append(slices.Clone(l.parsed.General()), root...)
 	return nil
+}
+
+// of returns what the project in dir sees.
+func (l *lock) of(dir string) *Group {
+	if l.parsed == nil {
+		return l.whole
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g := l.byDir[dir]
+	if g == nil {
+		g = l.make(dir)
+		l.byDir[dir] = g
+	}
+	return g
+}
+
+func (l *lock) make(dir string) *Group {
+	at, err := filepath.Rel(l.dir, dir)
+	if err != nil {
+		return l.whole
+	}
+	name := fmt.Sprint(l.parsed.Direct(at))
+	if g := l.shared[name]; g != nil {
+		return g
+	}
+	mine, ok := l.parsed.Project(at)
+	if !ok {
+		return l.whole
+	}
+	var items []Item
+	for _, p := range append(slices.Clone(l.root), mine...) {
+		items = append(items, Item{Name: p.Name, Value: p.Value})
+	}
+	sortItems(items)
+	g := newGroup(LockGroup, slices.CompactFunc(items, func(a, b Item) bool { return a.Name == b.Name }))
+	l.shared[name] = g
+	return g
 }
 
 // outputs compiles the output globs of a task.
