@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -131,9 +130,9 @@ func casName(d blob.Digest) string {
 }
 
 // actionName keeps instances apart without trusting their names as paths.
-func actionName(instance string, action blob.Digest) string {
+func actionName(instance string, action digest.Digest) string {
 	sum := sha256.Sum256([]byte(instance))
-	return "ac/" + hex.EncodeToString(sum[:8]) + "/" + string(action.Hash[:2]) + "/" + string(action.Hash) + "-" + strconv.FormatInt(action.Size, 10)
+	return "ac/" + hex.EncodeToString(sum[:8]) + "/" + string(action[:2]) + "/" + string(action)
 }
 
 func (s *Store) path(name string) string { return filepath.Join(s.dir, filepath.FromSlash(name)) }
@@ -335,7 +334,7 @@ func (s *Store) Drop(d blob.Digest) {
 }
 
 // PutResult stores the bytes of a result.
-func (s *Store) PutResult(instance string, action blob.Digest, b []byte) error {
+func (s *Store) PutResult(instance string, action digest.Digest, b []byte) error {
 	return s.write(actionName(instance, action), func(f *os.File) error {
 		_, err := f.Write(b)
 		return err
@@ -343,7 +342,7 @@ func (s *Store) PutResult(instance string, action blob.Digest, b []byte) error {
 }
 
 // Result returns the bytes of a result; NotFound when there is none.
-func (s *Store) Result(instance string, action blob.Digest) ([]byte, error) {
+func (s *Store) Result(instance string, action digest.Digest) ([]byte, error) {
 	name := actionName(instance, action)
 	missing := errs.New(errs.NotFound, "action %s has no result in the cache", action)
 	if !s.use(name, -1) {
@@ -355,13 +354,13 @@ func (s *Store) Result(instance string, action blob.Digest) ([]byte, error) {
 		return nil, missing
 	}
 	if err != nil {
-		return nil, diskError(err, "result of "+action.String())
+		return nil, diskError(err, "result of "+string(action))
 	}
 	return b, nil
 }
 
 // DropResult removes a result.
-func (s *Store) DropResult(instance string, action blob.Digest) {
+func (s *Store) DropResult(instance string, action digest.Digest) {
 	name := actionName(instance, action)
 	s.forget(name)
 	_ = os.Remove(s.path(name))

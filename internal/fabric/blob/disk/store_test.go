@@ -62,7 +62,7 @@ func TestWhatIsPutIsThereAfterARestart(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, 0)
 	d := put(t, s, []byte("hello"))
-	action := blob.Of([]byte("action"))
+	action := blob.Of([]byte("action")).Hash
 	if err := s.PutResult("team", action, []byte("result")); err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	rexec "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/protobuf/proto"
 
+	"brood/internal/base/digest"
 	"brood/internal/base/errs"
 	"brood/internal/fabric/blob"
 )
@@ -17,12 +18,15 @@ const (
 	maxTree = 64 << 20
 )
 
+// The size of an action's digest is not looked at: some clients know only the
+// hash, and send -1.
+
 // GetActionResult returns a result, if everything that it names is here.
 func (s *service) GetActionResult(_ context.Context, r *rexec.GetActionResultRequest) (*rexec.ActionResult, error) {
 	if err := request(r.GetInstanceName(), r.GetDigestFunction()); err != nil {
 		return nil, wire(err)
 	}
-	action, err := blob.FromProto(r.GetActionDigest())
+	action, err := digest.Parse(r.GetActionDigest().GetHash())
 	if err != nil {
 		return nil, wire(err)
 	}
@@ -50,7 +54,7 @@ func (s *service) UpdateActionResult(_ context.Context, r *rexec.UpdateActionRes
 	if err := s.writable(); err != nil {
 		return nil, wire(err)
 	}
-	action, err := blob.FromProto(r.GetActionDigest())
+	action, err := digest.Parse(r.GetActionDigest().GetHash())
 	if err != nil {
 		return nil, wire(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net"
+	"os"
 	"strings"
 	"testing"
 
@@ -18,7 +19,13 @@ import (
 	"brood/internal/fabric/blob/server"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(killVar); dir != "" {
+		serveForKill(dir)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // start serves until the test is over and returns the address.
 func start(t *testing.T, c server.Config) string {

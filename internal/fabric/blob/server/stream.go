@@ -123,13 +123,12 @@ func (s *service) take(n blob.Name, in *upload) error {
 		}
 		from = &unpacking{d: d, in: in}
 	}
-	// A stream that breaks off is not stored though its bytes are right: Put
-	// reads to the end, and the end is the message that says so.
 	return s.store.Put(n.Blob, from)
 }
 
-// upload reads the bytes of a stream's messages. Its end is the message that
-// says so; a stream that ends without one is an error.
+// upload reads the bytes of a stream's messages. It ends with the message that
+// says so, or where the client closes the stream without one, as bazel-remote
+// does: whether the blob is whole its digest tells.
 type upload struct {
 	stream   bytestream.ByteStream_WriteServer
 	name     string
@@ -162,9 +161,6 @@ func (u *upload) next() error {
 	if m == nil {
 		var err error
 		if m, err = u.stream.Recv(); err != nil {
-			if errors.Is(err, io.EOF) {
-				return errs.New(errs.InvalidArgument, "the upload ended before its last message")
-			}
 			return err
 		}
 	}
