@@ -77,7 +77,10 @@ func (b *builder) standing() (place, error) {
 		return place{}, errs.New(errs.NotFound, "%s: %w", b.sel.Dir, err)
 	}
 	rel, err := filepath.Rel(b.w.Root, dir)
-	if rel = filepath.ToSlash(rel); err != nil || rel == "." || rel == ".." || strings.HasPrefix(rel, "../") {
+	if err != nil {
+		return place{}, err
+	}
+	if rel = filepath.ToSlash(rel); rel == "." || rel == ".." || strings.HasPrefix(rel, "../") {
 		return place{}, nil
 	}
 	at := place{dir: rel}

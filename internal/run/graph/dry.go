@@ -105,7 +105,7 @@ func (g *Graph) dry(t *run.Task) DryTask {
 		logs = "full"
 	}
 	dry.Definition = DryDefinition{
-		Outputs: list(t.Outputs), Inputs: list(t.Inputs), DefaultInputs: t.DefaultInputs, Cache: t.Definition.Cache, DependsOn: []string{},
+		Outputs: list(t.Outputs), Inputs: list(t.Inputs), DefaultInputs: t.DefaultInputs, Cache: t.Cache, DependsOn: []string{},
 		OutputLogs: logs, Persistent: t.Persistent, Interactive: t.Interactive, Env: list(t.Env), PassThroughEnv: list(t.PassThrough),
 	}
 	for _, ref := range g.refs[t.ID] {

@@ -211,7 +211,7 @@ func (d *drafter) walk(dir string, depth int) error {
 	const deepest, most = 3, 1000
 	entries, err := os.ReadDir(filepath.Join(d.root, dir))
 	if err != nil || depth == deepest || len(d.projects) >= most {
-		return nil // a folder that cannot be read has no projects for us
+		return nil //nolint:nilerr // a folder that cannot be read has no projects for us
 	}
 	for _, e := range entries {
 		skip := []string{"node_modules", "vendor", "target", "testdata", "dist", "build", "out"}

@@ -130,7 +130,7 @@ func orDot(dir string) string {
 func (f *finder) each(dir string, on func(name string) error) error {
 	entries, err := os.ReadDir(filepath.Join(f.root, dir))
 	if err != nil {
-		return nil // not there, or no folder: nothing is found in it
+		return nil //nolint:nilerr // not there, or no folder: nothing is found in it
 	}
 	for _, e := range entries {
 		if !e.IsDir() || e.Name() == "node_modules" || e.Name() == ".git" {

@@ -229,7 +229,7 @@ tasks:
 		if err != nil || task == nil {
 			t.Fatalf("%s#%s: %v, %v", project, name, task, err)
 		}
-		got := fmt.Sprint(task.Command, task.DependsOn, task.Inputs, task.DefaultInputs, task.Outputs, task.Env, task.Timeout, task.Memory, task.Retries, task.Definition.Cache)
+		got := fmt.Sprint(task.Command, task.DependsOn, task.Inputs, task.DefaultInputs, task.Outputs, task.Env, task.Timeout, task.Memory, task.Retries, task.Cache)
 		if got != want {
 			t.Errorf("%s#%s: %s\nwant %s", project, name, got, want)
 		}
@@ -248,7 +248,7 @@ tasks:
 func TestScriptsAlone(t *testing.T) {
 	w := open(t, "-- package.json --\n{\"workspaces\":[\"p/*\"],\"scripts\":{\"build\":\"r\"}}\n-- p/a/package.json --\n{\"name\":\"a\",\"scripts\":{\"build\":\"x\",\"test\":\"y\"}}\n")
 	task, err := w.Task(w.Project("a"), "build")
-	if err != nil || task.Definition.Cache || fmt.Sprint(task.DependsOn) != "[^build]" || w.RootHas("build") {
+	if err != nil || task.Cache || fmt.Sprint(task.DependsOn) != "[^build]" || w.RootHas("build") {
 		t.Errorf("%+v, %v", task, err)
 	}
 	if none, err := w.Task(w.Project("a"), "nope"); none != nil || err != nil {

@@ -65,7 +65,7 @@ func isBroodRoot(dir string) (bool, error) {
 		return false, err
 	}
 	f, err := source.YAML(broodFile, raw)
-	return err != nil || f.Root.Get("projects") != nil, nil
+	return err != nil || f.Root.Get("projects") != nil, nil //nolint:nilerr // told when it is read
 }
 
 // isTurboRoot tells a root's turbo.json from a package's, which extends it.
@@ -79,7 +79,7 @@ func isTurboRoot(dir string) (bool, error) {
 			return false, err
 		}
 		f, err := source.JSON(name, raw)
-		return err != nil || f.Root.Get("extends") == nil, nil
+		return err != nil || f.Root.Get("extends") == nil, nil //nolint:nilerr // told when it is read
 	}
 	return false, nil
 }
@@ -95,7 +95,7 @@ func isManagerRoot(dir string) (bool, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
 	case err != nil:
-		return false, nil // told when it turns out to be the project's
+		return false, nil //nolint:nilerr // told when it turns out to be the project's
 	}
 	return m.Workspaces.Set, nil
 }
