@@ -60,6 +60,8 @@ var allow = map[string][]string{
 	"internal/edge/view":                        {"internal/run", "internal/run/orchestrator"},
 	"internal/run/cache":                        {"internal/home", "internal/run", "internal/run/cache/..."},
 	"internal/run/history":                      {"internal/home", "internal/run", "internal/run/cache/key"},
+	"internal/run/cache/artifact":               {"internal/run", "internal/run/cache/entry", "internal/run/cache/store"},
+	"internal/run/cache/reapi":                  {"internal/fabric/blob", "internal/run", "internal/run/cache/entry", "internal/run/cache/store"},
 	"internal/run/cache/entry":                  {"internal/run"},
 	"internal/run/cache/files":                  {"internal/run/cache/glob", "internal/run/cache/stamp"},
 	"internal/run/cache/glob":                   {},

@@ -1,0 +1,276 @@
+package artifact
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"brood/internal/base/digest"
+	"brood/internal/base/errs"
+	"brood/internal/run"
+	"brood/internal/run/cache/entry"
+	"brood/internal/run/cache/store"
+)
+
+// Config says which server is used.
+type Config struct {
+	// API is the server's address (TURBO_API), Token what proves who we are
+	// (TURBO_TOKEN), Team a slug (TURBO_TEAM) and TeamID an id (TURBO_TEAMID);
+	// one of the two is enough, or none.
+	API, Token, Team, TeamID string
+	// Agent is sent as User-Agent.
+	Agent string
+}
+
+// Cache is a server of artifacts.
+type Cache struct {
+	cfg    Config
+	base   *url.URL
+	client *http.Client
+}
+
+// tries is how often an upload or a question is tried; stall is how long the
+// server may take to begin its answer.
+const (
+	tries = 3
+	stall = 30 * time.Second
+)
+
+// New prepares to use a server; it connects at the first use.
+func New(cfg Config) (*Cache, error) {
+	u, err := url.Parse(cfg.API)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, errs.New(errs.InvalidArgument, "the cache's address %q is no http(s) URL: set TURBO_API to one", cfg.API)
+	}
+	if cfg.Token == "" {
+		return nil, errs.New(errs.Unauthenticated, "the cache %s needs a token: set TURBO_TOKEN", u.Host)
+	}
+	t := &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 16, ResponseHeaderTimeout: stall, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true}
+	return &Cache{cfg: cfg, base: u, client: &http.Client{Transport: t}}, nil
+}
+
+// Close closes the connections.
+func (c *Cache) Close() { c.client.CloseIdleConnections() }
+
+// Name is the server's address.
+func (c *Cache) Name() string { return c.base.Scheme + "://" + c.base.Host }
+
+func (c *Cache) url(key run.Key) string {
+	u := c.base.JoinPath("v8", "artifacts", string(key))
+	q := u.Query()
+	if c.cfg.TeamID != "" {
+		q.Set("teamId", c.cfg.TeamID)
+	}
+	if c.cfg.Team != "" {
+		q.Set("slug", c.cfg.Team)
+	}
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+// do asks, again when the server is busy or away. body is called for each try.
+func (c *Cache) do(ctx context.Context, method string, key run.Key, body func() (io.Reader, int64, error), header http.Header) (*http.Response, error) {
+	for try := 1; ; try++ {
+		resp, again, err := c.once(ctx, method, key, body, header)
+		if err == nil || !again || try == tries {
+			return resp, err
+		}
+		wait := time.NewTimer(time.Duration(try*try) * 200 * time.Millisecond)
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			wait.Stop()
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+func (c *Cache) once(ctx context.Context, method string, key run.Key, body func() (io.Reader, int64, error), header http.Header) (resp *http.Response, again bool, err error) {
+	var r io.Reader
+	size := int64(0)
+	if body != nil {
+		if r, size, err = body(); err != nil {
+			return nil, false, err
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.url(key), r)
+	if err != nil {
+		return nil, false, err
+	}
+	for name, v := range header {
+		req.Header[name] = v
+	}
+	req.ContentLength = size
+	req.Header.Set("Authorization", "Bearer "+c.cfg.Token)
+	req.Header.Set("User-Agent", c.cfg.Agent)
+	resp, err = c.client.Do(req)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, false, context.Cause(ctx)
+		}
+		return nil, true, errs.New(errs.Unavailable, "%w", err)
+	}
+	if resp.StatusCode < 300 {
+		return resp, false, nil
+	}
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 300)) // it only says more about the status
+	_ = resp.Body.Close()
+	code, again := codeOf(resp.StatusCode)
+	return nil, again, errs.New(code, "it answered %s: %s", resp.Status, strings.TrimSpace(string(text)))
+}
+
+func codeOf(status int) (code errs.Code, again bool) {
+	switch {
+	case status == http.StatusNotFound:
+		return errs.NotFound, false
+	case status == http.StatusUnauthorized:
+		return errs.Unauthenticated, false
+	case status == http.StatusForbidden:
+		return errs.PermissionDenied, false
+	case status == http.StatusTooManyRequests || status >= 500:
+		return errs.Unavailable, true
+	case status == http.StatusRequestEntityTooLarge:
+		return errs.ResourceExhausted, false
+	}
+	return errs.FailedPrecondition, false
+}
+
+// Entry fetches the artifact of a key and puts its contents into local.
+func (c *Cache) Entry(ctx context.Context, key run.Key, local *store.Store) (*entry.Entry, error) {
+	resp, err := c.do(ctx, http.MethodGet, key, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	e, err := unpack(resp.Body, local)
+	if err != nil {
+		return nil, fmt.Errorf("artifact %s: %w", key.Short(), err)
+	}
+	if e.Key != key {
+		return nil, errs.New(errs.DataLoss, "artifact %s holds the result of %s", key.Short(), e.Key.Short())
+	}
+	return e, nil
+}
+
+// Fetch has nothing to bring: contents come along with their entry. It is asked
+// only for what was lost since.
+func (c *Cache) Fetch(context.Context, []entry.Content, *store.Store) error {
+	return errs.New(errs.NotFound, "the content is not in the cache any more")
+}
+
+// Save uploads an artifact.
+func (c *Cache) Save(ctx context.Context, e *entry.Entry, local *store.Store) error {
+	f, err := os.CreateTemp("", "brood-artifact-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	if err := os.Remove(f.Name()); err != nil { // it lives as long as it is open
+		return err
+	}
+	if err := pack(f, e, local); err != nil {
+		return err
+	}
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	body := func() (io.Reader, int64, error) { return io.NewSectionReader(f, 0, size), size, nil }
+	resp, err := c.do(ctx, http.MethodPut, e.Key, body, http.Header{
+		"Content-Type":        {"application/octet-stream"},
+		"X-Artifact-Duration": {strconv.FormatInt(e.Took.Milliseconds(), 10)},
+	})
+	if err != nil {
+		return err
+	}
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<20)) // so that the connection is used again
+	return resp.Body.Close()
+}
+
+// The names in an artifact: the entry comes first.
+const (
+	entryName = "brood-entry"
+	blobName  = "blobs/"
+)
+
+func pack(w io.Writer, e *entry.Entry, local *store.Store) error {
+	z, err := zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return err
+	}
+	t := tar.NewWriter(z)
+	head := e.Encode()
+	add := func(name string, size int64, fill func(io.Writer) error) error {
+		if err := t.WriteHeader(&tar.Header{Name: name, Size: size, Mode: 0o600, Typeflag: tar.TypeReg, Format: tar.FormatPAX}); err != nil {
+			return err
+		}
+		return fill(t)
+	}
+	err = add(entryName, int64(len(head)), func(w io.Writer) error { _, err := w.Write(head); return err })
+	for _, b := range e.Blobs() {
+		if err == nil {
+			err = add(blobName+string(b.Digest), b.Size, func(w io.Writer) error { return local.Copy(w, b.Digest, b.Size) })
+		}
+	}
+	if err == nil {
+		err = t.Close()
+	}
+	return errors.Join(err, z.Close())
+}
+
+// unpack reads an artifact and puts its contents into local: those that the
+// entry names, and only if they are what it names.
+func unpack(r io.Reader, local *store.Store) (*entry.Entry, error) {
+	z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(32<<20))
+	if err != nil {
+		return nil, err
+	}
+	defer z.Close()
+	t := tar.NewReader(z)
+	h, err := t.Next()
+	if err != nil || h.Name != entryName || h.Size > entry.Most {
+		return nil, errs.New(errs.DataLoss, "it is none of brood's: %w", errors.Join(err, tar.ErrHeader))
+	}
+	var head bytes.Buffer
+	if _, err := io.Copy(&head, t); err != nil {
+		return nil, errs.New(errs.DataLoss, "it is cut short: %w", err)
+	}
+	e, err := entry.Decode(head.Bytes())
+	if err != nil {
+		return nil, err
+	}
+	missing := map[digest.Digest]int64{}
+	for _, b := range e.Blobs() {
+		missing[b.Digest] = b.Size
+	}
+	for len(missing) > 0 {
+		h, err := t.Next()
+		if err != nil {
+			return nil, errs.New(errs.DataLoss, "it is cut short: %w", err)
+		}
+		d := digest.Digest(strings.TrimPrefix(h.Name, blobName))
+		size, wanted := missing[d]
+		if !wanted {
+			continue
+		}
+		delete(missing, d)
+		if local.Has(d) {
+			continue
+		}
+		if err := local.Import(d, size, t); err != nil {
+			return nil, err
+		}
+	}
+	return e, nil
+}
