@@ -54,6 +54,11 @@ func (w *Workspace) openPackages() error {
 	if w.Kind == Turbo {
 		return w.loadTurbo()
 	}
+	for _, name := range turboFiles { // one that extends is no root's
+		if isFile(filepath.Join(w.Root, name)) {
+			return errs.New(errs.InvalidArgument, `%s/%s has "extends": the one of the root extends nothing, take it out`, w.Root, name)
+		}
+	}
 	w.Globals.EnvMode = "strict"
 	w.tasks = scripts{w}
 	return nil

@@ -15,6 +15,17 @@ const broodFile = "brood.yaml"
 // turboFiles are the names of turbo's configuration, the usual one first.
 var turboFiles = []string{"turbo.json", "turbo.jsonc"}
 
+// Root returns the root of the workspace that dir is in, as Open would, without
+// reading the workspace: what only depends on the root can begin beside Open.
+func Root(dir string) (string, error) {
+	dir, err := absolute(dir)
+	if err != nil {
+		return "", err
+	}
+	root, _, err := find(dir)
+	return root, err
+}
+
 // find returns the root of the workspace that dir is in and what defines it.
 // The kinds are looked for one after the other, each in the nearest folder
 // upwards: brood.yaml, turbo.json, a package manager's workspace, and at last
