@@ -187,7 +187,10 @@ func TestReadsAndWritesAreSwitchedApart(t *testing.T) {
 
 func TestASharedCacheThatFailsIsAMissAndOneWarning(t *testing.T) {
 	for name, fault := range map[string]func(w http.ResponseWriter, r *http.Request) bool{
-		"refuses": func(w http.ResponseWriter, _ *http.Request) bool { http.Error(w, "go away", http.StatusForbidden); return true },
+		"refuses": func(w http.ResponseWriter, _ *http.Request) bool {
+			http.Error(w, "go away", http.StatusForbidden)
+			return true
+		},
 		"rubbish": func(w http.ResponseWriter, _ *http.Request) bool { _, _ = io.WriteString(w, "rubbish"); return true },
 		"breaks": func(w http.ResponseWriter, _ *http.Request) bool {
 			w.Header().Set("Content-Length", "1000000")
