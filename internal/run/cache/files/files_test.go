@@ -1,20 +1,35 @@
 package files_test
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"brood/internal/run/cache/files"
+	"brood/internal/run/cache/glob"
 	"brood/internal/run/cache/stamp"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if root := os.Getenv("FILES_TEST_CHILD"); root != "" {
+		s, err := files.Read(context.Background(), files.Config{Root: root})
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		fmt.Print(show(s))
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // git runs git in dir as nobody in particular.
 func git(t *testing.T, dir string, args ...string) string {
@@ -399,5 +414,85 @@ func TestStampsSpareReading(t *testing.T) {
 	}
 	if got := take(stamp.Load(file)); got == want {
 		t.Error("a damaged table hides a change")
+	}
+}
+
+// TestAnotherUserSeesTheSame reads the tree of this user as another one, whose
+// git would refuse it.
+func TestAnotherUserSeesTheSame(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED, needs root: another user cannot be played")
+	}
+	dir, err := os.MkdirTemp("", "brood-files-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	root := filepath.Join(dir, "root")
+	git(t, dir, "clone", "-q", fixture(t), root)
+	put(t, root, "loose.ts", "loose")
+	put(t, root, "packages/a/src/x.ts", "edited")
+	self, err := os.ReadFile(os.Args[0])
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "self"), self, 0o755)
+	}
+	if err == nil {
+		err = os.Chmod(dir, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, uid := range []uint32{0, 65534} {
+		c := exec.Command(filepath.Join(dir, "self"))
+		c.Env = append(os.Environ(), "FILES_TEST_CHILD="+root, "HOME="+dir)
+		c.Dir = dir
+		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+		out, err := c.CombinedOutput()
+		if want := show(read(t, root)); err != nil || string(out) != want {
+			t.Errorf("user %d: %v\n%s\nwant\n%s", uid, err, out, want)
+		}
+	}
+}
+
+// TestNamed: ignored files are inputs where globs name them, and nowhere else.
+func TestNamed(t *testing.T) {
+	root := fixture(t)
+	for _, name := range []string{"a/.env", "a/dist/x.ts", "a/dist/deep/y.ts", "a/x.log", "a/node_modules/m/z.ts", "a/src/w.log", "a/src/v.ts"} {
+		put(t, root, "packages/"+name, name)
+	}
+	put(t, root, ".gitignore", "dist/\n*.log\n.env*\n")
+	s := read(t, root)
+	for globs, want := range map[string]string{
+		".env*":                  ".env",
+		"**/*.ts":                "dist/deep/y.ts dist/x.ts",
+		"**/*.ts !dist/deep/**":  "dist/x.ts",
+		"src/**":                 "",
+		"**":                     "",
+		"dist/**":                "dist/deep/y.ts dist/x.ts",
+		"dist/*":                 "dist/x.ts",
+		"src/*.log":              "src/w.log",
+		"node_modules/m/*.ts":    "node_modules/m/z.ts",
+		"/**/.env":               ".env",
+		"/**/x.ts":               "", // it does not search ignored folders everywhere
+		"nothing/** nor/this.ts": "",
+	} {
+		set, err := glob.New("packages/a", strings.Fields(globs))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := s.Named(t.Context(), set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, f := range found {
+			names = append(names, strings.TrimPrefix(f.Path, "packages/a/"))
+			if f.ID != git(t, root, "hash-object", f.Path) {
+				t.Errorf("%s has id %s", f.Path, f.ID)
+			}
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%s: %q, want %q", globs, got, want)
+		}
 	}
 }
