@@ -27,21 +27,20 @@ func Default() (string, error) {
 // At names the home at dir without touching the disk.
 func At(dir string) *Home { return &Home{dir: dir} }
 
-// Open makes the home at dir (mode 0700) and its folders. A folder that
-// belongs to somebody else is refused: whoever owns it owns the sandboxes.
+// Open claims the home at dir (mode 0700; see Claim) and makes its folders.
 func Open(dir string) (*Home, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
+	if err := Claim(dir); err != nil {
+		return nil, err
+	}
 	h := At(dir)
-	for _, d := range []string{dir, h.Sandboxes(), h.Checkpoints(), h.Batches(), h.Images(), h.Runtimes(), h.Run(), h.Logs()} {
+	for _, d := range []string{h.Sandboxes(), h.Checkpoints(), h.Batches(), h.Images(), h.Runtimes(), h.Run(), h.Logs()} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			return nil, errs.New(errs.FailedPrecondition, "home folder: %w", err)
 		}
-	}
-	if err := secure(dir); err != nil {
-		return nil, err
 	}
 	return h, nil
 }

@@ -77,6 +77,7 @@ type Daemon struct {
 	Home   string
 	Client *client.Client
 
+	dir  string // of all that is the test's: the home, and the log beside it
 	t    testing.TB
 	opts Options
 	cmd  *exec.Cmd
@@ -95,7 +96,7 @@ func Start(t testing.TB, o Options) *Daemon {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &Daemon{Home: dir, t: t, opts: o, log: filepath.Join(dir, "test-daemon.log")}
+	d := &Daemon{Home: filepath.Join(dir, "h"), dir: dir, t: t, opts: o, log: filepath.Join(dir, "daemon.log")}
 	t.Cleanup(d.end)
 	d.Run()
 	return d
@@ -203,7 +204,7 @@ func (d *Daemon) end() {
 	for _, left := range Census(d.Home) {
 		d.t.Errorf("left behind: %s", left)
 	}
-	if err := os.RemoveAll(d.Home); err != nil {
+	if err := os.RemoveAll(d.dir); err != nil {
 		d.t.Error(err)
 	}
 }
