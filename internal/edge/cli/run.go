@@ -2,8 +2,10 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -196,28 +198,47 @@ func (f *runFlags) places(w *workspace.Workspace) (int, error) {
 	return 0, errs.New(errs.InvalidArgument, "%s: concurrency %q is neither a number above 0 nor a percentage", where, said)
 }
 
+// A run of a few hundred tasks is over before its garbage is worth collecting,
+// one of many thousands is not: so the collector starts late, and the sooner
+// the more tasks there are.
+const (
+	shortLived = 800 // percent
+	usualTasks = 500
+)
+
 // runTasks is brood run.
-func (a *app) runTasks(ctx context.Context, f runFlags) error {
+func (a *app) runTasks(ctx context.Context, f runFlags) (err error) {
 	if err := f.check(); err != nil {
 		return err
 	}
-	s, err := openRun(f)
+	if len(f.Tasks) == 0 {
+		s, err := openRun(f)
+		if err != nil {
+			return err
+		}
+		return a.listTasks(s.ws)
+	}
+	debug.SetGCPercent(shortLived)
+	p, err := a.begin(ctx, f)
 	if err != nil {
 		return a.noTask(f, err)
 	}
-	if len(f.Tasks) == 0 {
-		return a.listTasks(s.ws)
+	defer func() { err = errors.Join(err, p.close(context.WithoutCancel(ctx))) }()
+	s, err := openRun(f)
+	if err == nil {
+		err = s.build(ctx, f)
 	}
-	if err := s.build(ctx, f); err != nil {
+	if err != nil {
 		return a.noTask(f, err)
 	}
+	debug.SetGCPercent(min(shortLived, max(100, shortLived*usualTasks/max(1, len(s.graph.Tasks)))))
 	switch {
 	case f.graph != "":
 		return a.writeGraph(s, f.graph)
 	case f.dry != "":
-		return a.dryRun(ctx, s, f)
+		return a.dryRun(ctx, s, p, f)
 	}
-	return a.carryOut(ctx, s, f)
+	return a.carryOut(ctx, s, p, f)
 }
 
 // noTask makes an error fit for "brood NAME", where it is not known that a task

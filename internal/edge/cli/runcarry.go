@@ -10,19 +10,15 @@ import (
 	"syscall"
 	"time"
 
-	"brood/internal/base/id"
 	"brood/internal/base/life"
 	"brood/internal/edge/view"
 	"brood/internal/run"
-	"brood/internal/run/cache"
 	"brood/internal/run/graph"
-	"brood/internal/run/history"
 	"brood/internal/run/orchestrator"
-	"brood/internal/run/worker"
 )
 
 // carryOut runs what was selected and shows it.
-func (a *app) carryOut(ctx context.Context, s *session, f runFlags) (err error) {
+func (a *app) carryOut(ctx context.Context, s *session, p *parts, f runFlags) (err error) {
 	c := orchestrator.Config{
 		ID: newRunID(), Root: s.ws.Root, Tasks: s.graph.Tasks, Manager: s.ws.Manager, Globals: s.ws.Globals, Environ: s.environ,
 		Retries: f.retry, Timeout: f.timeout,
@@ -34,9 +30,7 @@ func (a *app) carryOut(ctx context.Context, s *session, f runFlags) (err error) 
 		return err
 	}
 	c.Lookups = 2 * c.Concurrency
-	p, err := a.openParts(ctx, s, f)
-	defer func() { err = errors.Join(err, p.close(context.WithoutCancel(ctx))) }()
-	if err != nil {
+	if err := p.open(ctx, a, s, f); err != nil {
 		return err
 	}
 	p.into(&c, f.Tasks)
@@ -59,114 +53,6 @@ func (a *app) carryOut(ctx context.Context, s *session, f runFlags) (err error) 
 		return err
 	}
 	return failedRun(r, view.Tells(r.Finished))
-}
-
-// parts are what a run is made of.
-type parts struct {
-	keys   *keys
-	cache  *cache.Cache
-	wipe   bool
-	worker *worker.Worker
-	// history is nil where its file cannot be opened: then nothing is forecast.
-	history *history.History
-	figures map[id.Task]history.Figures
-
-	early []string     // warnings from before there was a view
-	warn  func(string) // set before anything runs
-}
-
-// openParts opens them at once: each waits for a disk or for git.
-func (a *app) openParts(ctx context.Context, s *session, f runFlags) (*parts, error) {
-	p := &parts{warn: func(text string) { a.say("warning: %s", text) }}
-	dir, err := a.cacheDir()
-	if err != nil {
-		return p, err
-	}
-	stamps := cache.Stamps(dir, s.ws.Root)
-	if b := s.ws.Settings.Brood; b != nil {
-		p.wipe = b.Cache.Wipe
-	}
-	err = together(ctx,
-		func(ctx context.Context) (err error) { p.keys, err = s.newKeys(ctx, stamps); return err },
-		func(ctx context.Context) (err error) {
-			p.cache, err = a.openCache(ctx, s, f, cache.Config{
-				Dir: dir, Stamps: stamps, Warn: func(err error) { p.warn(err.Error()) },
-				Tracked: func(path string) bool { return p.keys.snapshot.Tracked(path) },
-			})
-			return err
-		},
-		func(ctx context.Context) error { p.remember(ctx, a, s); return nil },
-		func(context.Context) (err error) {
-			p.worker, err = worker.New(worker.Config{Credentials: s.credentials()})
-			return err
-		},
-	)
-	return p, err
-}
-
-// remember opens the history. It is no reason not to run.
-func (p *parts) remember(ctx context.Context, a *app, s *session) {
-	h, err := a.openHistory(ctx)
-	if err == nil {
-		p.history = h
-		p.figures, err = h.Figures(ctx, s.ws.Root, platform)
-	}
-	if err != nil && ctx.Err() == nil {
-		p.early = append(p.early, "nothing is known of past runs: "+err.Error())
-	}
-}
-
-// credentials are the variables that hold those of the cache, which no task
-// sees.
-func (s *session) credentials() []string {
-	var names []string
-	if b := s.ws.Settings.Brood; b != nil {
-		if b.Cache.Token.Env != "" {
-			names = append(names, b.Cache.Token.Env)
-		}
-		for _, h := range b.Cache.Headers {
-			if h.Env != "" {
-				names = append(names, h.Env)
-			}
-		}
-	}
-	return names
-}
-
-// answer is what the cache says of a key, for a dry run.
-func (p *parts) answer(ctx context.Context, t *run.Task, key run.Key) string {
-	if !t.Cache || t.Command.Empty() {
-		return "off"
-	}
-	if _, hit := p.cache.Lookup(ctx, t, key); hit {
-		return "hit"
-	}
-	return "miss"
-}
-
-func (p *parts) into(c *orchestrator.Config, command []string) {
-	c.Keys, c.Worker, c.Cache = p.keys, p.worker, results{Cache: p.cache, wipe: p.wipe}
-	if p.history != nil {
-		c.History = past{History: p.history, command: command, keys: p.keys}
-		c.Past = expectations(p.figures, c.Tasks)
-	}
-}
-
-func (p *parts) close(ctx context.Context) error {
-	var all error
-	if p.cache != nil {
-		all = errors.Join(all, p.cache.Close(ctx))
-	}
-	if p.worker != nil {
-		all = errors.Join(all, p.worker.Close())
-	}
-	if p.history != nil {
-		all = errors.Join(all, p.history.Close())
-	}
-	if p.keys != nil {
-		all = errors.Join(all, p.keys.close())
-	}
-	return all
 }
 
 // interrupts ends the context with the first Ctrl-C or SIGTERM: tasks are asked

@@ -22,14 +22,8 @@ type dryTask struct {
 }
 
 // dryRun says what would run.
-func (a *app) dryRun(ctx context.Context, s *session, f runFlags) (err error) {
-	p, err := a.openParts(ctx, s, f)
-	defer func() {
-		if closeErr := p.close(context.WithoutCancel(ctx)); err == nil {
-			err = closeErr
-		}
-	}()
-	if err != nil {
+func (a *app) dryRun(ctx context.Context, s *session, p *parts, f runFlags) (err error) {
+	if err := p.open(ctx, a, s, f); err != nil {
 		return err
 	}
 	tasks := make([]dryTask, 0, len(s.graph.Tasks))

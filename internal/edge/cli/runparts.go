@@ -13,7 +13,6 @@ import (
 	"brood/internal/run"
 	"brood/internal/run/cache/files"
 	"brood/internal/run/cache/key"
-	"brood/internal/run/cache/stamp"
 	"brood/internal/run/graph"
 	"brood/internal/run/orchestrator"
 	"brood/internal/run/workspace"
@@ -30,13 +29,9 @@ type session struct {
 
 // openRun reads the workspace that the flags say.
 func openRun(f runFlags) (*session, error) {
-	dir, err := absolute(f.cwd)
+	dir, err := f.dir()
 	if err != nil {
 		return nil, err
-	}
-	// Links are resolved as the workspace resolves its root.
-	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		dir = real
 	}
 	ws, err := workspace.Open(dir)
 	if err != nil {
@@ -48,6 +43,19 @@ func openRun(f runFlags) (*session, error) {
 	s := &session{dir: dir, ws: ws, environ: os.Environ(), sel: f.Selection}
 	s.sel.Dir, s.sel.Environ = dir, s.environ
 	return s, nil
+}
+
+// dir is the folder to be in, with links resolved as the workspace resolves
+// its root.
+func (f *runFlags) dir() (string, error) {
+	dir, err := absolute(f.cwd)
+	if err != nil {
+		return "", err
+	}
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		return real, nil
+	}
+	return dir, nil
 }
 
 // build selects the tasks.
@@ -64,25 +72,20 @@ func (s *session) warnings() []string {
 // keys derive the tasks' keys from the workspace's files, and keep what they
 // were made of for the history.
 type keys struct {
-	snapshot *files.Snapshot
-	keyer    *key.Keyer
+	keyer *key.Keyer
 
 	mu    sync.Mutex // guards parts
 	parts map[id.Task]*key.Parts
 }
 
-func (s *session) newKeys(ctx context.Context, stamps *stamp.Table) (*keys, error) {
-	snapshot, err := files.Read(ctx, files.Config{Root: s.ws.Root, Stamps: stamps})
-	if err != nil {
-		return nil, err
-	}
+func (s *session) newKeys(ctx context.Context, snapshot *files.Snapshot) (*keys, error) {
 	keyer, err := key.New(ctx, key.Config{
 		Files: snapshot, Manager: s.ws.Manager, Lockfile: s.ws.Lockfile, Globals: s.ws.Globals, Environ: s.environ, Task: s.graph.Task,
 	})
 	if err != nil {
-		return nil, errors.Join(err, snapshot.Close())
+		return nil, err
 	}
-	return &keys{snapshot: snapshot, keyer: keyer, parts: make(map[id.Task]*key.Parts, len(s.graph.Tasks))}, nil
+	return &keys{keyer: keyer, parts: make(map[id.Task]*key.Parts, len(s.graph.Tasks))}, nil
 }
 
 // Key is orchestrator.Keys.
@@ -101,8 +104,6 @@ func (k *keys) Key(ctx context.Context, t *run.Task, upstream map[id.Task]run.Ke
 func (k *keys) Changed(ctx context.Context, t *run.Task) (string, error) {
 	return k.keyer.Changed(ctx, t)
 }
-
-func (k *keys) close() error { return k.snapshot.Close() }
 
 // together calls all of fs at once and joins their errors.
 func together(ctx context.Context, fs ...func(context.Context) error) error {

@@ -68,6 +68,11 @@ type whyChange struct {
 }
 
 func (a *app) why(ctx context.Context, f runFlags) (err error) {
+	p, err := a.begin(ctx, f)
+	if err != nil {
+		return err
+	}
+	defer func() { err = joined([]error{err, p.close(context.WithoutCancel(ctx))}) }()
 	s, err := openRun(f)
 	if err != nil {
 		return err
@@ -75,13 +80,7 @@ func (a *app) why(ctx context.Context, f runFlags) (err error) {
 	if err := s.build(ctx, f); err != nil {
 		return err
 	}
-	p, err := a.openParts(ctx, s, f)
-	defer func() {
-		if closeErr := p.close(context.WithoutCancel(ctx)); err == nil {
-			err = closeErr
-		}
-	}()
-	if err != nil {
+	if err := p.open(ctx, a, s, f); err != nil {
 		return err
 	}
 	if p.history == nil {

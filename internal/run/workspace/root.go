@@ -22,7 +22,7 @@ func Root(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	root, _, err := find(dir)
+	root, _, err := find(dir, &source.File{})
 	return root, err
 }
 
@@ -30,7 +30,11 @@ func Root(dir string) (string, error) {
 // The kinds are looked for one after the other, each in the nearest folder
 // upwards: brood.yaml, turbo.json, a package manager's workspace, and at last
 // the nearest package.json.
-func find(dir string) (string, Kind, error) {
+//
+// found keeps the root's file as it was read, so that it is read once.
+func find(dir string, found *source.File) (string, Kind, error) {
+	isBroodRoot := func(dir string) (bool, error) { return isBroodRoot(dir, found) }
+	isTurboRoot := func(dir string) (bool, error) { return isTurboRoot(dir, found) }
 	for _, look := range []struct {
 		kind Kind
 		is   func(dir string) (bool, error)
@@ -67,7 +71,7 @@ func upwards(dir string, is func(string) (bool, error)) (string, error) {
 // isBroodRoot tells a root's brood.yaml from a project's: it speaks of
 // projects. One that cannot be read is taken as a root's, so that the reason
 // is told.
-func isBroodRoot(dir string) (bool, error) {
+func isBroodRoot(dir string, found *source.File) (bool, error) {
 	raw, err := source.Read(filepath.Join(dir, broodFile), broodFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -76,11 +80,18 @@ func isBroodRoot(dir string) (bool, error) {
 		return false, err
 	}
 	f, err := source.YAML(broodFile, raw)
-	return err != nil || f.Root.Get("projects") != nil, nil //nolint:nilerr // told when it is read
+	if err != nil {
+		return true, nil //nolint:nilerr // told when it is read
+	}
+	if f.Root.Get("projects") == nil {
+		return false, nil
+	}
+	*found = *f
+	return true, nil
 }
 
 // isTurboRoot tells a root's turbo.json from a package's, which extends it.
-func isTurboRoot(dir string) (bool, error) {
+func isTurboRoot(dir string, found *source.File) (bool, error) {
 	for _, name := range turboFiles {
 		raw, err := source.Read(filepath.Join(dir, name), name)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -90,7 +101,14 @@ func isTurboRoot(dir string) (bool, error) {
 			return false, err
 		}
 		f, err := source.JSON(name, raw)
-		return err != nil || f.Root.Get("extends") == nil, nil //nolint:nilerr // told when it is read
+		if err != nil {
+			return true, nil //nolint:nilerr // told when it is read
+		}
+		if f.Root.Get("extends") != nil {
+			return false, nil
+		}
+		*found = *f
+		return true, nil
 	}
 	return false, nil
 }
