@@ -29,9 +29,15 @@ func (b *brood) names(p *Project) []string { return slices.Collect(maps.Keys(b.t
 
 func (b *brood) rooted(name string) bool { return b.tasks[id.RootProject][name] != nil }
 
-// openBrood reads a workspace of brood.yaml files.
-func (w *Workspace) openBrood() error {
-	root, err := readBrood(w.Root, ".", true)
+// openBrood reads a workspace of brood.yaml files; top is the root's as it was
+// read, or empty.
+func (w *Workspace) openBrood(top *source.File) (err error) {
+	var root *broodDoc
+	if top.Root != nil {
+		root, err = broodOf(top, true)
+	} else {
+		root, err = readBrood(w.Root, ".", true)
+	}
 	if err != nil {
 		return err
 	}

@@ -47,6 +47,11 @@ func parseBrood(shown string, raw []byte, root bool) (*broodDoc, error) {
 	if err != nil {
 		return nil, err
 	}
+	return broodOf(f, root)
+}
+
+// broodOf makes out what a brood.yaml says.
+func broodOf(f *source.File, root bool) (*broodDoc, error) {
 	d := &broodDoc{file: f, root: root, named: map[string]*broodTask{}}
 	keys := d.about.keys(f, "")
 	if root {
@@ -62,7 +67,7 @@ func parseBrood(shown string, raw []byte, root bool) (*broodDoc, error) {
 	}
 	keys["$schema"] = source.Skip
 	refuse := f.Refuse("")
-	err = f.Each(f.Root, "", keys, func(at source.Field, nearest string) error {
+	err := f.Each(f.Root, "", keys, func(at source.Field, nearest string) error {
 		if !root && rootKeys[at.Key] {
 			return f.Wrong(at.Line, "%q belongs into the brood.yaml of the root", at.Key)
 		}

@@ -12,6 +12,7 @@ import (
 	"brood/internal/base/errs"
 	"brood/internal/base/id"
 	"brood/internal/base/life"
+	"brood/internal/run/workspace/source"
 )
 
 // Open reads the workspace that dir is in.
@@ -20,15 +21,16 @@ func Open(dir string) (*Workspace, error) {
 	if err != nil {
 		return nil, err
 	}
-	root, kind, err := find(dir)
+	var top source.File
+	root, kind, err := find(dir, &top)
 	if err != nil {
 		return nil, err
 	}
 	w := &Workspace{Root: root, Kind: kind}
 	if kind == Brood {
-		err = w.openBrood()
+		err = w.openBrood(&top)
 	} else {
-		err = w.openPackages()
+		err = w.openPackages(&top)
 	}
 	if err != nil {
 		return nil, err
@@ -37,8 +39,8 @@ func Open(dir string) (*Workspace, error) {
 }
 
 // openPackages reads a workspace whose projects are packages, with or without
-// a turbo.json.
-func (w *Workspace) openPackages() error {
+// a turbo.json, which is what was read of it, or empty.
+func (w *Workspace) openPackages(turboFile *source.File) error {
 	top, err := readManifest(w.Root, manifestName)
 	if errors.Is(err, fs.ErrNotExist) {
 		return errs.New(errs.FailedPrecondition, "%s has a %s and no package.json: put one beside it", w.Root, w.Kind)
@@ -52,7 +54,7 @@ func (w *Workspace) openPackages() error {
 	w.index()
 	w.Inference = w.Kind == Turbo
 	if w.Kind == Turbo {
-		return w.loadTurbo()
+		return w.loadTurbo(turboFile)
 	}
 	for _, name := range turboFiles { // one that extends is no root's
 		if isFile(filepath.Join(w.Root, name)) {

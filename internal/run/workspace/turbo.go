@@ -13,6 +13,7 @@ import (
 	"brood/internal/base/id"
 	"brood/internal/base/life"
 	"brood/internal/run"
+	"brood/internal/run/workspace/source"
 )
 
 // turbo defines tasks by the turbo.json files of a workspace.
@@ -35,13 +36,18 @@ func notThere(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// loadTurbo reads all turbo.json files of the workspace.
-func (w *Workspace) loadTurbo() error {
+// loadTurbo reads all turbo.json files of the workspace; top is the root's as
+// it was read, or empty.
+func (w *Workspace) loadTurbo(top *source.File) error {
 	t := &turbo{w: w, files: map[id.Project]*turboFile{}, chains: map[id.Project][]*turboFile{}, merged: map[mergeKey]*turboTask{}}
 	w.tasks = t
 	read := make([]*turboFile, len(w.Projects))
 	failures := life.Each(context.Background(), len(read), runtime.GOMAXPROCS(0), func(_ context.Context, i int) (err error) {
 		p := w.Projects[i]
+		if p.IsRoot() && top.Root != nil {
+			read[i], err = turboOf(top, true)
+			return err
+		}
 		read[i], err = readTurbo(w.Root, p.Dir, p.IsRoot())
 		return err
 	})

@@ -68,6 +68,11 @@ func parseTurbo(shown string, raw []byte, root bool) (*turboFile, error) {
 	if err != nil {
 		return nil, err
 	}
+	return turboOf(f, root)
+}
+
+// turboOf makes out what a turbo.json says.
+func turboOf(f *source.File, root bool) (*turboFile, error) {
 	t := &turboFile{file: f, root: root, tasks: map[string]*turboTask{}}
 	keys := source.Keys{
 		"extends": f.Strings("extends", &t.extends),
