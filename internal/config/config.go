@@ -23,7 +23,7 @@ type Settings struct {
 	// CORS are the web origins that may call the daemon from a browser (none).
 	CORS []string `yaml:"cors"`
 	// MinFree is the disk space that no checkpoint may leave less of, as a
-	// size such as 5G (the larger of 5 GB and 5 % of the disk).
+	// size such as 5G; 0 is none (the larger of 5 GB and 5 % of the disk).
 	MinFree string `yaml:"min_free"`
 	// MaxStarting is how many sandboxes may be starting at once on this
 	// machine, over all batches (2 for each core).

@@ -1,10 +1,14 @@
 package wire
 
 import (
+	"context"
 	"errors"
+	"io"
 	"maps"
+	"net"
 	"slices"
 	"strings"
+	"syscall"
 	"unicode/utf8"
 
 	"connectrpc.com/connect"
@@ -111,6 +115,10 @@ func FromError(err error) error {
 		return errs.New(errs.CodeOf(err), "%w", err)
 	}
 	info := infoOf(call)
+	if info == nil && broken(err) {
+		return errs.New(errs.Unavailable, "the connection broke before the answer was whole (%w): the daemon ended or was killed; "+
+			"the next command starts one, which cleans up and goes on", err)
+	}
 	said := &said{text: call.Message(), cause: err}
 	if info.GetMessage() != "" {
 		said.text = info.GetMessage()
@@ -122,6 +130,18 @@ func FromError(err error) error {
 		}
 	}
 	return e
+}
+
+// broken reports whether a call ended because nobody is at the other end any
+// more, whatever the client library makes of that.
+func broken(err error) bool {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return false
+	}
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op != "dial" ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // infoOf returns the DaemonErrorInfo of a call's error; nil when the peer sent

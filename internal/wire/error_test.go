@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/url"
 	"strings"
+	"syscall"
 	"testing"
 	"unicode/utf8"
 
@@ -173,5 +176,30 @@ func TestErrorsPassThrough(t *testing.T) {
 	over := errs.New(errs.NotFound, "gone: %w", call)
 	if connect.CodeOf(wire.Error(over)) != connect.CodeNotFound {
 		t.Error("the code of a lower layer won")
+	}
+}
+
+// A call whose daemon is killed says so in the same words and with the same
+// code, at whatever point of the protocol it broke.
+func TestABrokenConnectionIsUnavailable(t *testing.T) {
+	reset := &net.OpError{Op: "read", Net: "unix", Err: syscall.ECONNRESET}
+	for name, err := range map[string]error{
+		"reset":    connect.NewError(connect.CodeUnknown, &url.Error{Op: "Post", URL: "http://localhost/x", Err: reset}),
+		"canceled": connect.NewError(connect.CodeCanceled, reset),
+		"envelope": connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("protocol error: incomplete envelope: %w", io.ErrUnexpectedEOF)),
+		"eof":      connect.NewError(connect.CodeUnavailable, io.EOF),
+	} {
+		got := wire.FromError(err)
+		if errs.CodeOf(got) != errs.Unavailable || !strings.Contains(got.Error(), "connection broke") {
+			t.Errorf("%s: %v (code %s)", name, got, errs.CodeOf(got))
+		}
+	}
+	for name, err := range map[string]error{
+		"caller gone": connect.NewError(connect.CodeCanceled, context.Canceled),
+		"too late":    connect.NewError(connect.CodeDeadlineExceeded, context.DeadlineExceeded),
+	} {
+		if got := wire.FromError(err); strings.Contains(got.Error(), "connection broke") {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }

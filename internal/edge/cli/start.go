@@ -83,7 +83,7 @@ func (a *app) startLocked(ctx context.Context, h *home.Home) (*client.Client, er
 		case ended && status == exitTaken: // another one that does not answer yet, or is about to end
 			child = nil
 		case ended:
-			return nil, errs.New(errs.Unavailable, "the daemon ended with status %d before it answered: %s", status, tail(logFile(h)))
+			return nil, errs.New(errs.Unavailable, "the daemon ended with status %d before it answered: %s", status, tail(logFile(h), child.from))
 		}
 		if err := a.await(ctx, h); err != nil {
 			return nil, err
@@ -95,7 +95,7 @@ func (a *app) startLocked(ctx context.Context, h *home.Home) (*client.Client, er
 func (a *app) await(ctx context.Context, h *home.Home) error {
 	err := pause(ctx, startPause)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return errs.New(errs.Unavailable, "the daemon does not answer after %s: %s", startLimit, tail(logFile(h)))
+		return errs.New(errs.Unavailable, "the daemon does not answer after %s: %s", startLimit, tail(logFile(h), 0))
 	}
 	return err
 }
@@ -115,7 +115,10 @@ func pause(ctx context.Context, d time.Duration) error {
 func logFile(h *home.Home) string { return filepath.Join(h.Logs(), "daemon.log") }
 
 // background is a daemon that was started and is not waited for.
-type background struct{ pid int }
+type background struct {
+	pid  int
+	from int64 // where its part of the log begins
+}
 
 // launch starts the daemon in a session of its own, so that it outlives the
 // terminal, with an environment that does not depend on who happened to be
@@ -130,6 +133,10 @@ func (a *app) launch(h *home.Home) (*background, error) {
 		return nil, err
 	}
 	defer log.Close()
+	from, err := log.Seek(0, io.SeekEnd)
+	if err != nil {
+		return nil, err
+	}
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return nil, err
@@ -144,7 +151,7 @@ func (a *app) launch(h *home.Home) (*background, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &background{pid: p.Pid}
+	b := &background{pid: p.Pid, from: from}
 	return b, p.Release()
 }
 
@@ -185,16 +192,16 @@ func openLog(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 }
 
-// tail is the end of the log, for a message.
-func tail(path string) string {
+// tail is the end of the log from an offset on, for a message.
+func tail(path string, from int64) string {
 	f, err := os.Open(path)
 	if err != nil {
 		return "there is no log: " + err.Error()
 	}
 	defer f.Close()
 	const window = 4 << 10
-	if st, err := f.Stat(); err == nil && st.Size() > window {
-		if _, err := f.Seek(-window, io.SeekEnd); err != nil {
+	if st, err := f.Stat(); err == nil {
+		if _, err := f.Seek(max(from, st.Size()-window), io.SeekStart); err != nil {
 			return "see " + path
 		}
 	}

@@ -108,6 +108,7 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 		if minFree, err = config.ParseBytes("min_free", d.p.Settings.MinFree); err != nil {
 			return err
 		}
+		minFree = max(minFree, 1) // 0 is said and means none; to the parts it would mean the default
 	}
 	guest, guestDigest, err := payload.Guest()
 	if err != nil {
