@@ -81,7 +81,7 @@ func (h *History) group(ctx context.Context, sum []byte) (*key.Group, error) {
 	if err != nil {
 		return nil, failure(err, "read the history")
 	}
-	b, err := unpacker.DecodeAll(data, nil)
+	b, err := unpackGroup(data)
 	if err != nil {
 		return nil, nil //nolint:nilerr // what is damaged is not known
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"brood/internal/base/errs"
 	"brood/internal/base/id"
 	"brood/internal/run"
 	"brood/internal/run/cache/key"
@@ -210,6 +211,11 @@ func (w *recorder) keys(same bool) error {
 		return err
 	}
 	defer group.Close()
+	get, err := w.tx.PrepareContext(w.ctx, "SELECT data FROM keys WHERE workspace = ? AND task = ?")
+	if err != nil {
+		return err
+	}
+	defer get.Close()
 	stored := map[string]bool{}
 	for _, t := range w.run.Tasks {
 		k, _ := hex.DecodeString(string(t.Key)) // a task without key has none
@@ -217,7 +223,7 @@ func (w *recorder) keys(same bool) error {
 			continue
 		}
 		var data []byte
-		err := w.tx.QueryRowContext(w.ctx, "SELECT data FROM keys WHERE workspace = ? AND task = ?", w.workspace, string(t.ID)).Scan(&data)
+		err := get.QueryRowContext(w.ctx, w.workspace, string(t.ID)).Scan(&data)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
@@ -232,12 +238,35 @@ func (w *recorder) keys(same bool) error {
 			}
 			stored[string(g.Sum)] = true
 			sum, _ := hex.DecodeString(string(g.Sum)) // a digest
-			if _, err := group.ExecContext(w.ctx, sum, packer.EncodeAll(g.Encode(), nil)); err != nil {
+			if _, err := group.ExecContext(w.ctx, sum, packGroup(g.Encode())); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// A stored group begins with one of these; small ones are not packed.
+const (
+	rawGroup    = 'r'
+	packedGroup = 'z'
+)
+
+func packGroup(b []byte) []byte {
+	if len(b) < 512 {
+		return append([]byte{rawGroup}, b...)
+	}
+	return packer.EncodeAll(b, []byte{packedGroup})
+}
+
+func unpackGroup(b []byte) ([]byte, error) {
+	switch {
+	case len(b) > 0 && b[0] == rawGroup:
+		return b[1:], nil
+	case len(b) > 0 && b[0] == packedGroup:
+		return unpacker.DecodeAll(b[1:], nil)
+	}
+	return nil, errs.New(errs.DataLoss, "a group of a key's parts is damaged")
 }
 
 func (w *recorder) lastKeys() (map[id.Task]string, error) {
