@@ -49,6 +49,8 @@ func (w *Worker) attempt(ctx context.Context, o run.Order, plan *script.Plan, ou
 		return fail(err)
 	}
 	a := &attempt{w: w, site: w.meter.acquire()}
+	w.track(a, true)
+	defer w.track(a, false)
 	undo := context.AfterFunc(ctx, a.stop)
 	var used rusage
 	for _, step := range plan.Steps {

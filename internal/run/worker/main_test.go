@@ -8,7 +8,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if dir := os.Getenv("BURN_IN"); dir != "" {
+	if dir := os.Getenv(burnVar); dir != "" {
 		burn(dir)
 		return
 	}

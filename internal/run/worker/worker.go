@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"brood/internal/base/errs"
@@ -44,6 +45,7 @@ type Worker struct {
 	mu      sync.Mutex // guards the fields below
 	closed  bool
 	aborted bool
+	live    map[*attempt]bool
 	running sync.WaitGroup
 }
 
@@ -61,6 +63,7 @@ func New(c Config) (*Worker, error) {
 		meter:   newMeter(group, c.Sampling),
 		null:    null,
 		group:   group,
+		live:    map[*attempt]bool{},
 	}, nil
 }
 
@@ -103,13 +106,15 @@ func (w *Worker) enter() bool {
 }
 
 func (w *Worker) plan(ctx context.Context, o run.Order) (*script.Plan, error) {
+	vars := taskVars(o, w.deny)
+	vars[run.Inside] = o.Root
 	plan, err := w.planner.Plan(ctx, script.Request{
 		Root:    o.Root,
 		Dir:     o.Task.Dir,
 		Command: o.Task.Command,
 		Args:    args(o),
 		Manager: o.Manager,
-		Vars:    taskVars(o, w.deny),
+		Vars:    vars,
 	})
 	if err != nil {
 		return nil, errs.New(errs.CodeOf(err), "%s: %w", o.Task.ID, err)
@@ -122,6 +127,30 @@ func args(o run.Order) []string {
 		return o.Task.Args
 	}
 	return nil
+}
+
+// Kill ends everything that is being executed at once, without the time to end
+// by itself that the end of a context leaves.
+func (w *Worker) Kill() {
+	w.mu.Lock()
+	all := make([]*attempt, 0, len(w.live))
+	for a := range w.live {
+		all = append(all, a)
+	}
+	w.mu.Unlock()
+	for _, a := range all {
+		a.signal(syscall.SIGKILL, true)
+	}
+}
+
+func (w *Worker) track(a *attempt, lives bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if lives {
+		w.live[a] = true
+	} else {
+		delete(w.live, a)
+	}
 }
 
 // noteAbort remembers that the run was stopped: then nothing may be left of

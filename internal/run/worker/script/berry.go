@@ -132,7 +132,10 @@ func plain(line, path string) string {
 		}
 		switch first := words[0]; {
 		case first == "cd" || first == "true" || first == "false" || first == "exit":
-		case first == "echo" && (len(words) == 1 || words[1][0] != '-'):
+		case first == "echo":
+			if len(words) > 1 && words[1][0] == '-' {
+				return "the script's echo has flags"
+			}
 		case strings.ContainsAny(first, `"'=/`) || first[0] == '-' || which(first, path) == "":
 			return "the script's " + first + " is not one of PATH's programs"
 		}

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// npm runs a script as npm 9 and later do. Older ones are started: they quote
-// arguments and name variables in ways of their own.
+// npm runs a script as npm 10 and later do. Older ones are started: they quote
+// arguments, name variables and end in ways of their own.
 func npm(j *job) (*Plan, error) {
 	in := j.in
-	if !atLeast(in.version, 9, 0) || atLeast(in.version, 13, 0) {
-		return nil, inexact("npm " + in.version + " is not one of 9 to 12")
+	if !atLeast(in.version, 10, 0) || atLeast(in.version, 13, 0) {
+		return nil, inexact("npm " + in.version + " is not one of 10 to 12")
 	}
 	if err := j.conf.only(); err != nil {
 		return nil, err
@@ -25,9 +25,6 @@ func npm(j *job) (*Plan, error) {
 func (j *job) npmVars() map[string]string {
 	in, home := j.in, j.Vars["HOME"]
 	v := clone(j.Vars)
-	for _, name := range []string{"npm_config_metrics_registry"} {
-		delete(v, name)
-	}
 	set(v, map[string]string{
 		"NODE":                     in.node.exec,
 		"npm_node_execpath":        in.node.exec,

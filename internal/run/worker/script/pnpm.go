@@ -31,8 +31,11 @@ func pnpm(j *job) (*Plan, error) {
 	if value, ok := j.conf["enable-pre-post-scripts"]; ok && !atLeast(in.version, 11, 0) {
 		r.pre = value == "true"
 	}
-	if !atLeast(in.version, 9, 0) {
+	switch {
+	case !atLeast(in.version, 9, 0):
 		r.quote = strconv.Quote
+	case !atLeast(in.version, 10, 0):
+		r.quote = quoteEscaped
 	}
 	// The one script that pnpm skips, since it has nothing to say to it.
 	if j.m.scripts[j.Command.Script] == "npx only-allow pnpm" {
@@ -58,14 +61,17 @@ func (j *job) pnpmVars() map[string]string {
 			delete(v, name)
 		}
 	}
-	nodeVersion := in.node.version
-	if atLeast(in.version, 12, 0) {
-		nodeVersion = "?" // a native program does not ask
+	node, nodeVersion, execPath := in.node.exec, in.node.version, in.exec
+	switch {
+	case atLeast(in.version, 12, 0): // a native program that does not ask node
+		node, nodeVersion = in.node.path, "?"
+	case atLeast(in.version, 11, 0): // a module is called what it was started as
+		execPath = in.path
 	}
 	set(v, map[string]string{
-		"NODE":                  in.node.exec,
-		"npm_node_execpath":     in.node.exec,
-		"npm_execpath":          in.exec,
+		"NODE":                  node,
+		"npm_node_execpath":     node,
+		"npm_execpath":          execPath,
 		"npm_command":           "run-script",
 		"INIT_CWD":              j.dir,
 		"PNPM_SCRIPT_SRC_DIR":   j.dir,
@@ -120,11 +126,36 @@ func pnpmConfigDir(v map[string]string) string {
 	return filepath.Join(v["HOME"], ".config", "pnpm")
 }
 
-// quotePnpm writes arguments as the shell-quote library of pnpm does: the
-// line is shown to the script.
+// quotePnpm writes arguments as pnpm 10 and later do: scripts are shown the line.
 func quotePnpm(s string) string {
 	if s != "" && strings.IndexFunc(s, special) < 0 {
 		return s
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'"'"'`) + "'"
+}
+
+// quoteEscaped writes arguments as pnpm 9 does, which is not right for every
+// one: a backslash beside a blank is doubled, a leading tilde is left to the
+// shell.
+func quoteEscaped(s string) string {
+	switch {
+	case s == "":
+		return "''"
+	case strings.ContainsAny(s, "\" \t\n\r\v\f") && !strings.Contains(s, "'"):
+		return "'" + escape(s, `\`) + "'"
+	case strings.ContainsAny(s, "\"' \t\n\r\v\f"):
+		return `"` + escape(s, "\"\\$`!") + `"`
+	}
+	return escape(s, "#!\"$&'()*,:;<=>?@[\\]^`{|}")
+}
+
+func escape(s, which string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		if strings.IndexByte(which, s[i]) >= 0 {
+			b.WriteByte('\\')
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
 }

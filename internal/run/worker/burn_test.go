@@ -1,0 +1,57 @@
+package worker_test
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// burnVar makes this test's program burn instead of testing: it names the
+// folder to meet the others in.
+const burnVar = "BURN_IN"
+
+const (
+	burners   = 2
+	burnBytes = 150 << 20
+	burnCPU   = 200 * time.Millisecond
+)
+
+// burn holds memory while all burners do, burns CPU time, and writes down how
+// much CPU time it had in all.
+func burn(dir string) {
+	mem := make([]byte, burnBytes)
+	for i := 0; i < len(mem); i += 512 {
+		mem[i] = byte(i>>9) | 1
+	}
+	own := func() time.Duration {
+		var u syscall.Rusage
+		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+			panic(err)
+		}
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	name := filepath.Join(dir, "burner-"+strconv.Itoa(os.Getpid()))
+	write := func(s string) {
+		if err := os.WriteFile(name, []byte(s), 0o600); err != nil {
+			panic(err)
+		}
+	}
+	write("")
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if all, _ := filepath.Glob(filepath.Join(dir, "burner-*")); len(all) == burners {
+			break
+		}
+	}
+	sum := 0
+	for end := own() + burnCPU; own() < end; {
+		for i := range 100_000 {
+			sum += i * int(mem[i])
+		}
+	}
+	if sum == 0 {
+		panic("nothing was burnt")
+	}
+	write(strconv.FormatInt(int64(own()), 10))
+}
