@@ -21,3 +21,8 @@ type Order struct {
 	// lets through what the task may see of it.
 	Environ []string
 }
+
+// Inside is the variable by which the processes of a task know for which
+// workspace's root they run; the worker sets it. A run that finds its own root
+// there is refused: it would wait for what the outer one holds.
+const Inside = "BROOD_RUN_ROOT"

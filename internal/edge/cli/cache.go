@@ -17,8 +17,8 @@ func newCache(a *app) *cobra.Command {
 		Short: "See, shrink and share the results of tasks",
 		Long: `See, shrink and share the results of tasks. The local cache is in brood's home, is
 used by every run of this machine, and stays within its bound by itself.`,
-		Example: "  brood cache info\n  brood cache prune --to 2G",
-	}, newCacheInfo(a), newCachePrune(a))
+		Example: "  brood cache info\n  brood cache prune --to 2G\n  brood cache serve",
+	}, newCacheInfo(a), newCachePrune(a), newCacheServe(a))
 }
 
 // cacheSize is what the local cache holds.

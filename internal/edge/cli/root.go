@@ -2,9 +2,11 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"brood/internal/base/errs"
 )
@@ -51,6 +53,7 @@ from the cache where nothing changed. It needs no daemon.`,
 	flags := root.PersistentFlags()
 	flags.BoolVar(&a.json, "json", false, "write JSON to standard output, and errors as JSON to standard error")
 	flags.StringVar(&a.home, "home", "", "the daemon's `folder` (default $BROOD_HOME, else ~/.brood)")
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return refuseEmpty(cmd) }
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		hint := ""
 		if strings.Contains(cmd.Use, "[-- ") {
@@ -59,6 +62,17 @@ from the cache where nothing changed. It needs no daemon.`,
 		return errs.New(errs.InvalidArgument, "%w%s: see \"%s --help\"", err, hint, cmd.CommandPath())
 	})
 	return root
+}
+
+// refuseEmpty refuses a flag that was given and has no value: most likely a
+// variable of a script that was not set, which must not mean the default.
+func refuseEmpty(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if err == nil && f.Value.Type() != "bool" && f.Value.String() == "" {
+			err = errs.New(errs.InvalidArgument, "--%s has an empty value: leave it out, or see \"%s --help\"", f.Name, cmd.CommandPath())
+		}
+	})
+	return err
 }
 
 // group makes a command that only holds others. Alone it shows its help; what
@@ -89,6 +103,10 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 // takes checks the number of arguments; most < 0 is any number.
 func takes(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
+		own := max(least, most) // what follows those is a command's, and may be anything
+		if slices.Contains(args[:min(own, len(args))], "") {
+			return wrongUse(cmd, "an argument is empty")
+		}
 		if len(args) >= least && (most < 0 || len(args) <= most) {
 			return nil
 		}

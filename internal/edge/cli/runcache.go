@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 	"brood/internal/run"
 	"brood/internal/run/cache"
 	"brood/internal/run/orchestrator"
+	"brood/internal/run/workspace"
 )
 
 // cacheAccess is what may be done with the caches.
@@ -79,12 +81,37 @@ func (a *app) openCache(ctx context.Context, s *session, f runFlags, o cache.Con
 		o.Projects = append(o.Projects, p.Dir)
 	}
 	o.Root, o.Local, o.Shared = s.ws.Root, access.local, access.shared
-	o.Additive = func(name id.Task) bool {
-		t := s.graph.Task(name)
-		return t != nil && t.Additive
-	}
 	return cache.Open(ctx, o)
 }
+
+// overlaps finds the tasks that add to another's outputs. Two that write the
+// same files and do not wait for each other are refused in brood.yaml; turbo
+// lets them be, and so does a run of its workspaces, with a warning.
+func (p *parts) overlaps(s *session) error {
+	all, err := cache.Overlaps(s.graph.Tasks)
+	if err != nil {
+		return err
+	}
+	p.additive = map[id.Task]bool{}
+	for _, o := range all {
+		switch {
+		case o.Edge:
+			p.additive[o.Second] = true
+		case s.ws.Kind == workspace.Brood:
+			return errs.New(errs.InvalidArgument, "tasks %s and %s write the same files and neither waits for the other: put one under the other's dependsOn, or narrow their outputs", o.First, o.Second)
+		default:
+			p.early = append(p.early, fmt.Sprintf("tasks %s and %s write the same files and neither waits for the other: whose file stays is chance", o.First, o.Second))
+		}
+	}
+	for _, t := range s.graph.Tasks {
+		if t.Additive {
+			p.additive[t.ID] = true
+		}
+	}
+	return nil
+}
+
+func (p *parts) adds(t id.Task) bool { return p.additive[t] }
 
 // results is a cache as the orchestrator wants it.
 type results struct {

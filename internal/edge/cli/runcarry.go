@@ -56,19 +56,19 @@ func (a *app) carryOut(ctx context.Context, s *session, p *parts, f runFlags) (e
 }
 
 // interrupts ends the context with the first Ctrl-C or SIGTERM: tasks are asked
-// to end. The third ends this program.
+// to end. The second kills them, the third ends this program.
 func (p *parts) interrupts(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	g := life.NewGroup(context.WithoutCancel(ctx))
 	g.Go("interrupts", func(over context.Context) error {
-		for range 2 {
+		for _, act := range []func(){cancel, p.worker.Kill} {
 			select {
 			case <-over.Done():
 				return nil
 			case <-signals:
-				cancel()
+				act()
 			}
 		}
 		signal.Stop(signals)

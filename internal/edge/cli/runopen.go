@@ -28,11 +28,13 @@ type parts struct {
 	figures map[id.Task]history.Figures
 	early   []string // warnings from before there was a view
 
-	keys   *keys
-	cache  *cache.Cache
-	wipe   bool
-	worker *worker.Worker
-	warn   func(string) // set before anything runs
+	keys     *keys
+	cache    *cache.Cache
+	additive map[id.Task]bool
+	remote   remote
+	wipe     bool
+	worker   *worker.Worker
+	warn     func(string) // set before anything runs
 }
 
 // begin begins to open the parts of a run in the workspace that dir is in.
@@ -85,10 +87,17 @@ func (p *parts) open(ctx context.Context, a *app, s *session, f runFlags) (err e
 	if err := p.group.Wait(); err != nil {
 		return err
 	}
+	if p.remote, err = s.remote(f); err != nil {
+		return err
+	}
 	return together(ctx,
 		func(ctx context.Context) (err error) { p.keys, err = s.newKeys(ctx, p.snapshot); return err },
 		func(ctx context.Context) (err error) {
+			if err := p.overlaps(s); err != nil {
+				return err
+			}
 			p.cache, err = a.openCache(ctx, s, f, cache.Config{
+				Remote: p.remote.cache, Additive: p.adds,
 				Dir: p.dir, Stamps: p.stamps, Tracked: p.snapshot.Tracked, Warn: func(err error) { p.warn(err.Error()) },
 			})
 			return err
@@ -102,6 +111,7 @@ func (p *parts) close(ctx context.Context) error {
 	if p.cache != nil {
 		all = errors.Join(all, p.cache.Close(ctx))
 	}
+	p.remote.close()
 	if p.worker != nil {
 		all = errors.Join(all, p.worker.Close())
 	}
@@ -143,7 +153,10 @@ func (p *parts) answer(ctx context.Context, t *run.Task, key run.Key) string {
 }
 
 func (p *parts) into(c *orchestrator.Config, command []string) {
-	c.Keys, c.Worker, c.Cache = p.keys, p.worker, results{Cache: p.cache, wipe: p.wipe}
+	c.Keys, c.Worker, c.Cache, c.Additive = p.keys, p.worker, results{Cache: p.cache, wipe: p.wipe}, p.adds
+	if p.remote.cache != nil {
+		c.Lookups = max(c.Lookups, remoteLookups)
+	}
 	if p.history != nil {
 		c.History = past{History: p.history, command: command, keys: p.keys}
 		c.Past = expectations(p.figures, c.Tasks)

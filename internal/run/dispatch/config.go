@@ -38,7 +38,10 @@ type Params struct {
 	// nothing is known.
 	Expected []time.Duration
 	// Retries is how many attempts a task gets beyond the first. Nil: none.
-	Retries  []int
+	Retries []int
+	// Additive tasks add to the outputs of those before them: their hits are
+	// restored after these. Nil: none.
+	Additive []bool
 	Continue Continue
 	// Executions, Restores and Derivations bound what happens at once; each at
 	// least 1. Persistent tasks are not counted.

@@ -95,6 +95,8 @@ func (m *Machine) idle(i int32) bool {
 	return m.p.Tasks[i].Excluded || m.p.Tasks[i].Command.Empty()
 }
 
+func (m *Machine) additive(i int32) bool { return m.p.Additive != nil && m.p.Additive[i] }
+
 func (m *Machine) persistent(i int32) bool {
 	return m.p.Tasks[i].Persistent && !m.p.Tasks[i].Excluded
 }
@@ -154,7 +156,7 @@ func (m *Machine) answer(i int32, a Answer) {
 	for _, d := range m.dependants[i] {
 		m.unkey(d)
 	}
-	if a == Hit && !m.p.Tasks[i].Additive {
+	if a == Hit && !m.additive(i) {
 		s.stage = queued
 		m.toRestore = append(m.toRestore, i)
 		return

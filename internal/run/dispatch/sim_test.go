@@ -92,7 +92,7 @@ func (w *world) addTask(i int) {
 	t := &run.Task{ID: id.Task(fmt.Sprintf("p#t%d", i)), Command: run.Command{Line: "x"}}
 	t.Cache = w.rand.IntN(4) > 0
 	t.Requested = w.rand.IntN(2) == 0
-	t.Additive = w.rand.IntN(8) == 0
+	w.p.Additive = append(w.p.Additive, w.rand.IntN(8) == 0)
 	switch w.rand.IntN(12) {
 	case 0:
 		t.Command = run.Command{}

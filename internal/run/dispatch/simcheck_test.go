@@ -42,7 +42,7 @@ func (w *world) restore(e dispatch.Restore) error {
 	if len(w.restores) > w.p.Restores {
 		return fmt.Errorf("%d restores at once, %d are allowed", len(w.restores), w.p.Restores)
 	}
-	if w.p.Tasks[e.Task].Additive {
+	if w.p.Additive[e.Task] {
 		if err := w.depsFinal(e.Task, w.p.Continue == dispatch.Always); err != nil {
 			return err
 		}

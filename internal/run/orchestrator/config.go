@@ -36,6 +36,9 @@ type Config struct {
 	// Retries and Timeout are for tasks that say none themselves; 0: none.
 	Retries int
 	Timeout time.Duration
+	// Additive says which tasks add to an upstream's outputs, and so are restored
+	// after it; nil: those whose definition says so.
+	Additive func(id.Task) bool
 	// LogDir is where long output waits; empty: the system's temporary folder.
 	LogDir string
 
@@ -52,16 +55,12 @@ type Past struct {
 	Flaky bool
 }
 
-// Inside is the variable that tells a task's processes which workspace they are
-// run for; the worker sets it.
-const Inside = "BROOD_RUN_ROOT"
-
 // refuseNested refuses a run that is started by a task of a run of the same
 // workspace: it would wait for files, locks or a terminal that the outer one
 // has, or start itself for ever.
 func refuseNested(c Config) error {
 	for _, v := range c.Environ {
-		if root, ok := strings.CutPrefix(v, Inside+"="); ok && root == c.Root {
+		if root, ok := strings.CutPrefix(v, run.Inside+"="); ok && root == c.Root {
 			return errs.New(errs.FailedPrecondition, "this is a task of a run of the same workspace (%s), and a run cannot start another one there: put what it needs under dependsOn", root)
 		}
 	}
@@ -74,7 +73,7 @@ func prepare(c Config) ([]*run.Task, dispatch.Params) {
 	n := len(c.Tasks)
 	tasks := make([]*run.Task, n)
 	p := dispatch.Params{
-		Tasks: tasks, Retries: make([]int, n), Continue: c.Continue,
+		Tasks: tasks, Retries: make([]int, n), Additive: make([]bool, n), Continue: c.Continue,
 		Executions: c.Concurrency, Restores: 2 * c.Concurrency, Derivations: max(1, c.Lookups),
 	}
 	if len(c.Past) > 0 {
@@ -87,6 +86,7 @@ func prepare(c Config) ([]*run.Task, dispatch.Params) {
 			t = &own
 		}
 		tasks[i] = t
+		p.Additive[i] = t.Additive || c.Additive != nil && c.Additive(t.ID)
 		p.Retries[i] = t.Retries
 		if t.Retries == 0 {
 			p.Retries[i] = c.Retries

@@ -237,7 +237,7 @@ func TestPersistentIsStoppedWithTheRun(t *testing.T) {
 }
 
 func TestNestedRunIsRefused(t *testing.T) {
-	_, err := orchestrator.Run(t.Context(), orchestrator.Config{Root: "/ws", Environ: []string{orchestrator.Inside + "=/ws"}})
+	_, err := orchestrator.Run(t.Context(), orchestrator.Config{Root: "/ws", Environ: []string{run.Inside + "=/ws"}})
 	if !errs.Is(err, errs.FailedPrecondition) {
 		t.Errorf("%v", err)
 	}
