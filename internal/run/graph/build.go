@@ -17,7 +17,7 @@ func Build(ctx context.Context, w *workspace.Workspace, sel Selection) (*Graph, 
 	if len(sel.Tasks) == 0 {
 		return nil, errs.New(errs.InvalidArgument, "no task is named: say which, such as `brood run build`")
 	}
-	g := &Graph{workspace: w}
+	g := &Graph{}
 	b := &builder{w: w, sel: sel, index: map[key]int{}, nearest: map[key][]*workspace.Project{}, env: map[envKey][]string{}, graph: g}
 	projects, all, err := b.choose(ctx)
 	if err != nil {
@@ -325,10 +325,8 @@ func (b *builder) tasks(order []int) []*run.Task {
 		slices.Sort(all)
 		return slices.Compact(all)
 	}
-	b.graph.refs = make(map[id.Task][]workspace.Ref, len(order))
 	for i, at := range order {
 		n := b.nodes[at]
-		b.graph.refs[n.id] = n.task.DependsOn
 		t := &run.Task{
 			ID: n.id, Project: n.project.Name, Name: n.name, Dir: n.project.Dir, Command: n.task.Command,
 			Deps: ids(n.deps), With: ids(n.with), Requested: n.requested, Definition: n.task.Definition,

@@ -5,7 +5,6 @@ import (
 
 	"brood/internal/base/id"
 	"brood/internal/run"
-	"brood/internal/run/workspace"
 )
 
 // Selection says what the user wants to run.
@@ -48,8 +47,6 @@ type Graph struct {
 
 	byID       map[id.Task]*run.Task
 	dependents map[id.Task][]id.Task
-	refs       map[id.Task][]workspace.Ref // dependsOn as it is written
-	workspace  *workspace.Workspace
 	names      []string // of the requested tasks, without their projects
 }
 

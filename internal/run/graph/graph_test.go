@@ -1,13 +1,9 @@
 package graph_test
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"encoding/xml"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -198,32 +194,6 @@ func TestCancelled(t *testing.T) {
 	_, err := graph.Build(ctx, open(t, brood), graph.Selection{Tasks: []string{"build"}, Affected: true})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want canceled", err)
-	}
-}
-
-func TestForms(t *testing.T) {
-	g := build(t, open(t, brood), graph.Selection{Tasks: []string{"test"}})
-	raw, err := json.Marshal(g.Dry())
-	if err != nil || bytes.Contains(raw, []byte("null")) {
-		t.Errorf("%v: %s", err, raw)
-	}
-	var back graph.Dry
-	if err := json.Unmarshal(raw, &back); err != nil || len(back.Tasks) != 4 || back.Tasks[0].Command != "make app" {
-		t.Errorf("%v: %+v", err, back)
-	}
-	var dot, svg bytes.Buffer
-	if err := g.Dot(&dot); err != nil || !strings.Contains(dot.String(), `"apps/app#test" -> "apps/app#build"`) {
-		t.Errorf("dot: %v\n%s", err, dot.String())
-	}
-	if err := g.SVG(&svg); err != nil || strings.Count(svg.String(), "<text") != 4 {
-		t.Errorf("svg: %v\n%s", err, svg.String())
-	}
-	for d := xml.NewDecoder(&svg); ; {
-		if _, err := d.Token(); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			t.Fatalf("svg: %v", err)
-		}
 	}
 }
 
