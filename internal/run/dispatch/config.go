@@ -66,7 +66,7 @@ func (p Params) check() (deps [][]int32, err error) {
 			if !known {
 				return nil, errs.New(errs.Internal, "task %s waits on %s, which does not come before it", t.ID, d)
 			}
-			if p.Tasks[at].Persistent && !p.Tasks[at].Excluded {
+			if up := p.Tasks[at]; up.Persistent && !up.Excluded && !up.Command.Empty() {
 				return nil, errs.New(errs.InvalidArgument, "task %s waits on %s, which is persistent and never done: remove it from dependsOn, or name it under \"with\"", t.ID, d)
 			}
 			deps[i] = append(deps[i], at)

@@ -98,7 +98,7 @@ func (m *Machine) idle(i int32) bool {
 func (m *Machine) additive(i int32) bool { return m.p.Additive != nil && m.p.Additive[i] }
 
 func (m *Machine) persistent(i int32) bool {
-	return m.p.Tasks[i].Persistent && !m.p.Tasks[i].Excluded
+	return m.p.Tasks[i].Persistent && !m.idle(i)
 }
 
 // Done says that every task has its outcome and nothing is owed but keys

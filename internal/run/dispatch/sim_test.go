@@ -94,12 +94,13 @@ func (w *world) addTask(i int) {
 	t.Requested = w.rand.IntN(2) == 0
 	w.p.Additive = append(w.p.Additive, w.rand.IntN(8) == 0)
 	switch w.rand.IntN(12) {
-	case 0:
-		t.Command = run.Command{}
 	case 1:
 		t.Persistent, t.Cache = true, false
 	case 2:
 		t.Interactive, t.Cache = true, false
+	}
+	if w.rand.IntN(10) == 0 {
+		t.Command = run.Command{}
 	}
 	t.Excluded = w.rand.IntN(15) == 0
 	for d := range i {
@@ -178,7 +179,10 @@ func (w *world) onlyPersistent() bool {
 	return len(w.running) > 0
 }
 
-func (w *world) persistent(i int) bool { return w.p.Tasks[i].Persistent && !w.p.Tasks[i].Excluded }
+func (w *world) persistent(i int) bool {
+	t := w.p.Tasks[i]
+	return t.Persistent && !t.Excluded && !t.Command.Empty()
+}
 
 func (w *world) perform(effects []dispatch.Effect) error {
 	for _, e := range effects {
