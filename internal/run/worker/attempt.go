@@ -74,6 +74,10 @@ func (w *Worker) attempt(ctx context.Context, o run.Order, plan *script.Plan, ou
 	}
 	if stopping && !res.TimedOut {
 		w.noteAbort()
+		if res.Exit == 0 {
+			// It was asked to end and did, in peace; its work is not done.
+			res.Exit, res.Signal = 128+int(syscall.SIGTERM), signalName(syscall.SIGTERM)
+		}
 	}
 	return res
 }

@@ -39,7 +39,8 @@ func burn(dir string) {
 		}
 	}
 	write("")
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	tick := time.NewTicker(time.Millisecond)
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); <-tick.C {
 		if all, _ := filepath.Glob(filepath.Join(dir, "burner-*")); len(all) == burners {
 			break
 		}

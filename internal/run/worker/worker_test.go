@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"brood/internal/base/errs"
 	"brood/internal/base/id"
 	"brood/internal/run"
 	"brood/internal/run/worker"
@@ -271,4 +272,105 @@ func TestManyAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// scriptOrder is an order for a script of a package.json that belongs to no
+// package manager.
+func scriptOrder(t *testing.T, manifest, name string) run.Order {
+	t.Helper()
+	o := lineOrder(t.TempDir(), "")
+	o.Task.Command = run.Command{Script: name}
+	if err := os.WriteFile(filepath.Join(o.Root, "package.json"), []byte(manifest), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func TestPreAndPostScripts(t *testing.T) {
+	w := newWorker(t, worker.Config{})
+	for _, c := range []struct {
+		scripts, out string
+		exit         int
+	}{
+		{`{"prebuild":"echo 1","build":"echo 2","postbuild":"echo 3"}`, "1\n2\n3\n", 0},
+		{`{"prebuild":"echo 1; exit 4","build":"echo 2"}`, "1\n", 4},
+		{`{"build":"echo 2; exit 5","postbuild":"echo 3"}`, "2\n", 5},
+	} {
+		var out bytes.Buffer
+		r := w.Execute(t.Context(), scriptOrder(t, `{"scripts":`+c.scripts+`}`, "build"), &out)
+		if r.Err != nil || r.Exit != c.exit || out.String() != c.out {
+			t.Errorf("%s: %+v %q", c.scripts, r, out.String())
+		}
+	}
+	if r := w.Execute(t.Context(), scriptOrder(t, `{}`, "build"), new(bytes.Buffer)); !errs.Is(r.Err, errs.NotFound) {
+		t.Errorf("no such script: %+v", r)
+	}
+}
+
+// TestAServerOfAPreScriptLivesAsLongAsTheTask: as with the package managers.
+func TestAServerOfAPreScriptLivesAsLongAsTheTask(t *testing.T) {
+	w := newWorker(t, worker.Config{})
+	o := scriptOrder(t, `{"scripts":{"pretest":"sleep 60 & echo $! > server","test":"kill -0 $(cat server) && echo alive"}}`, "test")
+	var out bytes.Buffer
+	r := w.Execute(t.Context(), o, &out)
+	if !r.OK() || !strings.HasPrefix(out.String(), "alive\n") {
+		t.Errorf("%+v %q", r, out.String())
+	}
+	pid := pidIn(t, filepath.Join(o.Root, "server"))
+	eventually(t, "the server's end", func() bool { return !alive(pid) })
+}
+
+// TestAbortBetweenSteps: the step after the one that was stopped does not run.
+func TestAbortBetweenSteps(t *testing.T) {
+	w := newWorker(t, worker.Config{})
+	o := scriptOrder(t, `{"scripts":{"prebuild":"trap 'exit 0' TERM; echo $$ > main; sleep 60 & wait","build":"touch ran"}}`, "build")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan run.Result, 1)
+	var wg sync.WaitGroup
+	wg.Go(func() { done <- w.Execute(ctx, o, new(bytes.Buffer)) })
+	pidIn(t, filepath.Join(o.Root, "main"))
+	cancel()
+	r := <-done
+	wg.Wait()
+	if _, err := os.Stat(filepath.Join(o.Root, "ran")); err == nil || r.OK() {
+		t.Errorf("%+v: the next step ran: %v", r, err == nil)
+	}
+}
+
+// TestAbortEndsWhatLeftTheGroup: where there are cgroups nothing escapes.
+func TestAbortEndsWhatLeftTheGroup(t *testing.T) {
+	w := newWorker(t, worker.Config{})
+	if r := w.Execute(t.Context(), lineOrder(t.TempDir(), "true"), new(bytes.Buffer)); r.Usage.Sampled {
+		t.Skip("SKIPPED: this process may not make cgroups here")
+	}
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan run.Result, 1)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		done <- w.Execute(ctx, lineOrder(dir, `setsid sh -c 'echo $$ > child; trap "" TERM; while :; do sleep 1; done' & sleep 60`), new(bytes.Buffer))
+	})
+	pid := pidIn(t, filepath.Join(dir, "child"))
+	cancel()
+	<-done
+	wg.Wait()
+	if alive(pid) {
+		t.Errorf("process %d is left", pid)
+	}
+}
+
+func TestSecretsAreMaskedAndIsolated(t *testing.T) {
+	w := newWorker(t, worker.Config{Credentials: []string{"MY_CACHE"}})
+	o := lineOrder(t.TempDir(), `printf 'hun'; sleep 0.02; printf 'ter22 and %s' "$MY_CACHE$BROOD_SECRET$TURBO_TOKEN-"; env | grep -c hunter22`,
+		"API_TOKEN=hunter22", "MY_CACHE=a", "BROOD_SECRET=b", "TURBO_TOKEN=c")
+	o.Globals.EnvMode = "loose"
+	var out bytes.Buffer
+	if r := w.Execute(t.Context(), o, &out); !r.OK() {
+		t.Errorf("%+v", r)
+	}
+	if out.String() != "*** and -1\n" {
+		t.Errorf("%q", out.String())
+	}
 }
