@@ -262,9 +262,11 @@ func (h *Hit) place(ctx context.Context) (touched bool, err error) {
 		}
 	}()
 	for _, f := range missing {
-		name := st.next()
-		staged = append(staged, name)
-		if err := c.stageFile(ctx, name, f); err != nil {
+		name, err := c.stageFile(ctx, st, f)
+		if name != "" {
+			staged = append(staged, name)
+		}
+		if err != nil {
 			return false, err
 		}
 	}
@@ -277,7 +279,7 @@ func (h *Hit) place(ctx context.Context) (touched bool, err error) {
 	if err := c.wipe(o, h.entry, keep); err != nil {
 		return true, err
 	}
-	return true, h.move(missing, staged)
+	return true, h.move(missing, staged, st)
 }
 
 // allowed refuses an entry with outputs that the task does not have.
@@ -389,8 +391,10 @@ func (c *Cache) remove(name string) error {
 }
 
 // move puts everything in its place.
-func (h *Hit) move(list []entry.File, staged []string) error {
+func (h *Hit) move(list []entry.File, staged []string, st *stage) error {
 	c, made := h.c, map[string]bool{}
+	m := mover{stage: st}
+	defer m.close()
 	parent := func(name string) error {
 		dir := path.Dir(name)
 		if dir == "." || made[dir] {
@@ -409,7 +413,7 @@ func (h *Hit) move(list []entry.File, staged []string) error {
 		if err := parent(f.Path); err != nil {
 			return home.DiskError(err, "make the folder of output %s", f.Path)
 		}
-		if err := c.rename(staged[i], f.Path); err != nil {
+		if err := m.move(staged[i], f.Path); err != nil {
 			return home.DiskError(err, "place the output %s", f.Path)
 		}
 	}
@@ -425,18 +429,6 @@ func (h *Hit) move(list []entry.File, staged []string) error {
 		}
 	}
 	return h.finish(list)
-}
-
-// rename moves a staged file into a folder, which is opened for writing when
-// it must be.
-func (c *Cache) rename(from, to string) error {
-	err := c.root.Rename(from, to)
-	if errors.Is(err, fs.ErrPermission) {
-		if e := c.root.Chmod(path.Dir(to), 0o755); e == nil {
-			err = c.root.Rename(from, to)
-		}
-	}
-	return err
 }
 
 // finish sets the folders' permissions, from the inside out, and remembers
@@ -477,13 +469,18 @@ func (h *Hit) finish(list []entry.File) error {
 // enough to be newer than the inputs.
 const stagedAge = stamp.Granule
 
-// stageFile writes a file where the stage is.
-func (c *Cache) stageFile(ctx context.Context, name string, f entry.File) error {
-	w, err := c.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+// stageFile writes a file into the stage. The name is set as soon as there is
+// something to remove again.
+func (c *Cache) stageFile(ctx context.Context, st *stage, f entry.File) (name string, err error) {
+	name, w, err := st.create()
 	if err != nil {
-		return home.DiskError(err, "stage the output %s", f.Path)
+		return "", home.DiskError(err, "stage the output %s", f.Path)
 	}
-	err = c.fill(ctx, w, f)
+	s := &sparse{f: w}
+	err = c.content(ctx, s, f.Content)
+	if err == nil && s.end < f.Size {
+		err = w.Truncate(f.Size)
+	}
 	if err == nil {
 		err = w.Chmod(fs.FileMode(f.Perm))
 	}
@@ -491,24 +488,16 @@ func (c *Cache) stageFile(ctx context.Context, name string, f entry.File) error 
 		err = e
 	}
 	if err == nil {
-		at := time.Now().Add(-stagedAge)
-		err = c.root.Chtimes(name, at, at)
+		err = st.date(name, time.Now().Add(-stagedAge))
 	}
-	return home.DiskError(err, "stage the output %s", f.Path)
-}
-
-func (c *Cache) fill(ctx context.Context, w *os.File, f entry.File) error {
-	s := &sparse{f: w}
-	if err := c.content(ctx, s, f.Content); err != nil {
-		return err
-	}
-	return w.Truncate(f.Size)
+	return name, home.DiskError(err, "stage the output %s", f.Path)
 }
 
 // sparse leaves holes where a file has long runs of zeros.
 type sparse struct {
-	f  *os.File
-	at int64
+	f   *os.File
+	at  int64
+	end int64 // of what was written
 }
 
 // hole is the length of a run of zeros that is not written.
@@ -523,6 +512,7 @@ func (s *sparse) Write(p []byte) (int, error) {
 			if _, err := s.f.WriteAt(rest[:n], s.at); err != nil {
 				return 0, err
 			}
+			s.end = s.at + int64(n)
 		}
 		s.at, rest = s.at+int64(n), rest[n:]
 	}
@@ -530,7 +520,7 @@ func (s *sparse) Write(p []byte) (int, error) {
 }
 
 func (s *sparse) restart() error {
-	s.at = 0
+	s.at, s.end = 0, 0
 	return s.f.Truncate(0)
 }
 

@@ -4,12 +4,14 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/gofrs/flock"
+	"golang.org/x/sys/unix"
 
 	"brood/internal/base/id"
 	"brood/internal/home"
@@ -23,6 +25,7 @@ import (
 type stage struct {
 	c     *Cache
 	name  string // relative to the root
+	dir   *os.File
 	lock  *flock.Flock
 	count atomic.Int64
 }
@@ -58,16 +61,73 @@ func (s *stage) open() error {
 		return err
 	}
 	s.lock = flock.New(filepath.Join(s.c.cfg.Root, s.name, "lock"), flock.SetPermissions(0o600))
-	return s.lock.Lock()
+	if err := s.lock.Lock(); err != nil {
+		return err
+	}
+	var err error
+	s.dir, err = root.Open(s.name)
+	return err
 }
 
-// next names a file to stage.
-func (s *stage) next() string { return s.name + "/" + strconv.FormatInt(s.count.Add(1), 10) }
+// create makes an empty file in the stage. Names in it are single elements, so
+// the folder's descriptor is all that is needed to stay in it.
+func (s *stage) create() (name string, f *os.File, err error) {
+	name = strconv.FormatInt(s.count.Add(1), 10)
+	fd, err := unix.Openat(int(s.dir.Fd()), name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return "", nil, err
+	}
+	return name, os.NewFile(uintptr(fd), name), nil
+}
+
+// date sets the time of a staged file.
+func (s *stage) date(name string, at time.Time) error {
+	ts := unix.NsecToTimespec(at.UnixNano())
+	return unix.UtimesNanoAt(int(s.dir.Fd()), name, []unix.Timespec{ts, ts}, unix.AT_SYMLINK_NOFOLLOW)
+}
 
 func (s *stage) discard(names []string) {
 	for _, n := range names {
-		_ = s.c.root.Remove(n) // Close removes what stays
+		_ = unix.Unlinkat(int(s.dir.Fd()), n, 0) // Close removes what stays
 	}
+}
+
+// mover renames staged files into the tree. It keeps the last folder open, into
+// which the root let it, so that a rename is one call for each file.
+type mover struct {
+	stage *stage
+	path  string
+	dir   *os.File
+}
+
+func (m *mover) move(name, to string) error {
+	dir, base := path.Split(to)
+	if dir = path.Clean(dir); m.dir == nil || m.path != dir {
+		m.close()
+		f, err := m.stage.c.root.Open(dir)
+		if err != nil {
+			return err
+		}
+		m.path, m.dir = dir, f
+	}
+	err := m.rename(name, base)
+	if errors.Is(err, fs.ErrPermission) {
+		if e := m.dir.Chmod(0o755); e == nil {
+			err = m.rename(name, base)
+		}
+	}
+	return err
+}
+
+func (m *mover) rename(name, base string) error {
+	return unix.Renameat(int(m.stage.dir.Fd()), name, int(m.dir.Fd()), base)
+}
+
+func (m *mover) close() {
+	if m.dir != nil {
+		_ = m.dir.Close() // it was only looked into
+	}
+	m.dir = nil
 }
 
 // removeOthers removes the stages of processes that died.
@@ -103,7 +163,7 @@ func (c *Cache) closeStage() error {
 	defer c.mu.Unlock()
 	var err error
 	if s := c.stage; s != nil {
-		err = errors.Join(c.root.RemoveAll(s.name), s.lock.Unlock())
+		err = errors.Join(s.dir.Close(), c.root.RemoveAll(s.name), s.lock.Unlock())
 		if c.root.Remove(stageName()) == nil {
 			_ = c.root.Remove(files.Private + "/.gitignore")
 			_ = c.root.Remove(files.Private)
