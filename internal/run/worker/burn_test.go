@@ -1,9 +1,12 @@
 package worker_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -19,7 +22,8 @@ const (
 )
 
 // burn holds memory while all burners do, burns CPU time, and writes down how
-// much CPU time it had in all.
+// much CPU time it had in all, and how much memory of its own it has: more than
+// it asked for, where the race detector watches.
 func burn(dir string) {
 	mem := make([]byte, burnBytes)
 	for i := 0; i < len(mem); i += 512 {
@@ -54,5 +58,24 @@ func burn(dir string) {
 	if sum == 0 {
 		panic("nothing was burnt")
 	}
-	write(strconv.FormatInt(int64(own()), 10))
+	write(fmt.Sprintln(int64(own()), ownMemory()))
+	runtime.KeepAlive(mem)
+}
+
+// ownMemory reads RssAnon, in bytes.
+func ownMemory() int64 {
+	b, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		panic(err)
+	}
+	for line := range strings.Lines(string(b)) {
+		if f := strings.Fields(line); len(f) == 3 && f[0] == "RssAnon:" {
+			n, err := strconv.ParseInt(f[1], 10, 64)
+			if err != nil {
+				panic(err)
+			}
+			return n << 10
+		}
+	}
+	panic("no RssAnon in /proc/self/status")
 }

@@ -226,6 +226,30 @@ func TestOutputOfAShortAfterlifeIsWhole(t *testing.T) {
 	}
 }
 
+// slow takes its time for everything that is written to it.
+type slow struct {
+	bytes.Buffer
+	tick <-chan time.Time
+}
+
+func (s *slow) Write(p []byte) (int, error) {
+	<-s.tick
+	return s.Buffer.Write(p)
+}
+
+// TestASlowReaderLosesNothing: what was written before the end is output,
+// however late it is read.
+func TestASlowReaderLosesNothing(t *testing.T) {
+	w := newWorker(t, worker.Config{})
+	tick := time.NewTicker(350 * time.Millisecond)
+	defer tick.Stop()
+	out := &slow{tick: tick.C}
+	r := w.Execute(t.Context(), lineOrder(t.TempDir(), `head -c 90000 /dev/zero | tr '\0' x; echo; echo last`), out)
+	if !r.OK() || out.Len() != 90006 || !strings.HasSuffix(out.String(), "x\nlast\n") {
+		t.Errorf("%+v, %d bytes", r, out.Len())
+	}
+}
+
 type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
