@@ -126,7 +126,9 @@ func (r *repository) compare(t testing.TB, what string, w *workspace.Workspace, 
 	same(t, what, "dependencies", r.names(w, task.Deps), sorted(want.Dependencies))
 	same(t, what, "dependents", r.names(w, g.Dependents(task.ID)), sorted(want.Dependents))
 	same(t, what, "with", r.names(w, task.With), qualified(task.Project, want.With))
-	same(t, what, "arguments", slices.Concat([]string{}, task.Args), slices.Concat([]string{}, want.Args))
+	if len(task.Args) > 0 { // a dry run of turbo lists them at every task, a run hands them to those of the named tasks alone
+		same(t, what, "arguments", task.Args, want.Args)
+	}
 	d := want.Definition
 	same(t, what, "cache", task.Cache, d.Cache)
 	same(t, what, "persistent", task.Persistent, d.Persistent)

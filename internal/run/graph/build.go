@@ -23,14 +23,10 @@ func Build(ctx context.Context, w *workspace.Workspace, sel Selection) (*Graph, 
 	if err != nil {
 		return nil, err
 	}
-	if all && slices.ContainsFunc(sel.Tasks, func(t string) bool { return w.RootHas(nameOf(t)) }) && !slices.Contains(projects, w.Project(id.RootProject)) {
-		projects = append(projects, w.Project(id.RootProject))
+	if all {
+		projects = b.unfiltered(projects)
 	}
-	if all && !slices.ContainsFunc(sel.Tasks, func(t string) bool { return !strings.Contains(t, "#") }) {
-		projects = slices.DeleteFunc(projects, func(p *workspace.Project) bool {
-			return !slices.ContainsFunc(sel.Tasks, func(t string) bool { return strings.HasPrefix(t, string(p.Name)+"#") })
-		})
-	}
+	projects = b.withNamed(projects)
 	for _, p := range projects {
 		g.Projects = append(g.Projects, p.Name)
 	}
@@ -51,6 +47,33 @@ func Build(ctx context.Context, w *workspace.Workspace, sel Selection) (*Graph, 
 	g.Tasks = b.tasks(order)
 	g.index()
 	return g, nil
+}
+
+// unfiltered returns the projects of a selection that nothing narrows: none
+// where every task is named with its project, and the root with the others
+// where it has a task of a name.
+func (b *builder) unfiltered(projects []*workspace.Project) []*workspace.Project {
+	if !slices.ContainsFunc(b.sel.Tasks, func(t string) bool { return !strings.Contains(t, "#") }) {
+		return nil
+	}
+	root := b.w.Project(id.RootProject)
+	if slices.ContainsFunc(b.sel.Tasks, func(t string) bool { return b.w.RootHas(nameOf(t)) }) && !slices.Contains(projects, root) {
+		projects = append(projects, root)
+	}
+	return projects
+}
+
+// withNamed adds the projects that tasks are named with, whatever the filters
+// say; as in turbo, the other names then mean theirs too.
+func (b *builder) withNamed(projects []*workspace.Project) []*workspace.Project {
+	for _, t := range b.sel.Tasks {
+		of, _, named := strings.Cut(t, "#")
+		p := b.w.Project(id.Project(of))
+		if named && p != nil && !slices.Contains(projects, p) {
+			projects = append(projects, p)
+		}
+	}
+	return projects
 }
 
 func nameOf(task string) string { return task[strings.IndexByte(task, '#')+1:] }
