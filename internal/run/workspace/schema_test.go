@@ -85,3 +85,23 @@ func plain(v any) any {
 	}
 	return v
 }
+
+// TestDocsExample: what the docs show is read.
+func TestDocsExample(t *testing.T) {
+	raw, err := os.ReadFile("../../../docs/brood-yaml.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(raw), "```yaml\n")
+	text, _, ok := strings.Cut(rest, "```")
+	if !ok {
+		t.Fatal("docs/brood-yaml.md shows no yaml")
+	}
+	dir := tree(t, "-- services/api/go.mod --\n-- packages/lib/package.json --\n{\"name\":\"@acme/lib\",\"scripts\":{\"build\":\"tsc\",\"test\":\"x\"}}\n")
+	if err := os.WriteFile(filepath.Join(dir, "brood.yaml"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := workspace.Open(dir); err != nil {
+		t.Error(err)
+	}
+}
