@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -217,11 +216,6 @@ func Sweep(ctx context.Context, dir string, limit int64) (store.Usage, error) {
 		return store.Usage{}, err
 	}
 	return s.Sweep(ctx, limit, blobsOf)
-}
-
-// below says that name is dir or lies in it.
-func below(name, dir string) bool {
-	return dir == "" || name == dir || strings.HasPrefix(name, dir) && name[len(dir)] == '/'
 }
 
 func has(all []string, s string) bool {

@@ -147,15 +147,6 @@ func (w *walker) foreign(parent, name, base string) bool {
 	return !w.set.Match(name) && !w.set.Reaches(name)
 }
 
-// paths returns the paths of a list.
-func paths(list []found) []string {
-	all := make([]string, len(list))
-	for i, f := range list {
-		all[i] = f.path
-	}
-	return all
-}
-
 // find returns the item at path.
 func find(list []found, name string) (found, bool) {
 	i, ok := slices.BinarySearchFunc(list, name, func(f found, name string) int { return strings.Compare(f.path, name) })

@@ -243,7 +243,7 @@ func unpack(r io.Reader, local *store.Store) (*entry.Entry, error) {
 		return nil, errs.New(errs.DataLoss, "it is none of brood's: %w", errors.Join(err, tar.ErrHeader))
 	}
 	var head bytes.Buffer
-	if _, err := io.Copy(&head, t); err != nil {
+	if _, err := io.Copy(&head, io.LimitReader(t, entry.Most)); err != nil {
 		return nil, errs.New(errs.DataLoss, "it is cut short: %w", err)
 	}
 	e, err := entry.Decode(head.Bytes())

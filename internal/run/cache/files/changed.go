@@ -27,7 +27,7 @@ func (s *Snapshot) Changed(ctx context.Context, list []File) (string, error) {
 			continue
 		}
 		if err != nil || modeOf(st) != modeOf(f.stat) {
-			return f.Path, nil
+			return f.Path, nil //nolint:nilerr // a file that is gone has changed
 		}
 		if st != f.stat || !f.settled {
 			again = append(again, f)

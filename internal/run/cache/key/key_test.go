@@ -298,6 +298,39 @@ func TestCommittedOutputsAreInputs(t *testing.T) {
 	}
 }
 
+func TestOnlyTheLockfilesPartOfAProjectCounts(t *testing.T) {
+	b := newBench(t)
+	lock := func(a, dev string) {
+		put(t, b.root, "package-lock.json", `{"lockfileVersion":3,"packages":{"":{"devDependencies":{"ts":"1"}},"a":{"dependencies":{"x":"1"}},"b":{},
+			"node_modules/x":{"version":"`+a+`"},"node_modules/ts":{"version":"`+dev+`"}}}`)
+	}
+	lock("1", "1")
+	before := b.keys(t)
+	lock("2", "1")
+	after := b.keys(t)
+	if after["b#build"].Key != before["b#build"].Key || after["a#gen"].Key == before["a#gen"].Key {
+		t.Error("a package of a project counts for it alone")
+	}
+	diff := key.Diff(before["a#gen"], after["a#gen"])
+	if len(diff) != 1 || diff[0].Group != key.LockGroup || diff[0].Name != "node_modules/x" {
+		t.Errorf("diff %+v", diff)
+	}
+	lock("2", "2")
+	if last := b.keys(t); last["b#build"].Key == after["b#build"].Key {
+		t.Error("a package of the root counts for all")
+	}
+}
+
+func TestProjectsThatEnterEveryKey(t *testing.T) {
+	b := newBench(t)
+	b.globals.Projects = []string{"b"}
+	before := b.keys(t)
+	put(t, b.root, "b/src/y.ts", "Y")
+	if after := b.keys(t); after["a#docs"].Key == before["a#docs"].Key {
+		t.Error("a file of a project that enters every key changed")
+	}
+}
+
 // benchmark makes packages of ten files each and three or ten tasks.
 func benchmark(b *testing.B, packages, tasks int) {
 	root := b.TempDir()

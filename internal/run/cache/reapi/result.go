@@ -238,7 +238,7 @@ func (c *Cache) decode(ctx context.Context, r *rexec.ActionResult) (*entry.Entry
 			return nil, err
 		}
 	}
-	for _, l := range append(r.GetOutputSymlinks(), append(r.GetOutputFileSymlinks(), r.GetOutputDirectorySymlinks()...)...) {
+	for _, l := range r.GetOutputSymlinks() {
 		e.Links = append(e.Links, entry.Link{Path: unescape(l.GetPath(), l.GetNodeProperties(), propName), Target: unescape(l.GetTarget(), l.GetNodeProperties(), propTarget)})
 	}
 	for _, d := range r.GetOutputDirectories() {

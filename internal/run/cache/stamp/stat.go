@@ -1,6 +1,7 @@
 package stamp
 
 import (
+	"errors"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,7 +24,7 @@ func Of(path string) (Stat, error) {
 	var st unix.Stat_t
 	for {
 		err := unix.Lstat(path, &st)
-		if err == unix.EINTR { //nolint:errorlint // a system call returns it bare
+		if errors.Is(err, unix.EINTR) {
 			continue
 		}
 		if err != nil {
