@@ -39,6 +39,8 @@ COMMAND is what runs in it; without one it is the image's own, or nothing.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if before, _ := split(cmd, args); len(before) > 1 {
 				return wrongUse(cmd, "%q is one argument too many (a command goes after --)", before[1])
+			} else if len(before) == 1 && before[0] == "" {
+				return wrongUse(cmd, "IMAGE is empty")
 			}
 			return nil
 		},
