@@ -3,6 +3,8 @@ package client
 import (
 	"context"
 
+	"connectrpc.com/connect"
+
 	broodv1 "brood/api/brood/v1"
 )
 
@@ -57,6 +59,26 @@ func (c *Client) PinCheckpoint(ctx context.Context, name string) (*Checkpoint, e
 func (c *Client) UnpinCheckpoint(ctx context.Context, name string) (*Checkpoint, error) {
 	r, err := unary(ctx, c.checkpoints.UnpinCheckpoint, &broodv1.UnpinCheckpointRequest{Name: name})
 	return r.GetCheckpoint(), err
+}
+
+// VerifyCheckpoint reads all of a checkpoint and compares it with what it was
+// when it was made. DataLoss names the file that differs. progress may be nil.
+func (c *Client) VerifyCheckpoint(ctx context.Context, name string, progress func(*broodv1.VerifyCheckpointProgress)) (*broodv1.VerifyCheckpointResult, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s, err := c.checkpoints.VerifyCheckpoint(ctx, connect.NewRequest(&broodv1.VerifyCheckpointRequest{Name: name}))
+	if err != nil {
+		return nil, ended(ctx, err)
+	}
+	for s.Receive() {
+		if r := s.Msg().GetResult(); r != nil {
+			return r, nil
+		}
+		if p := s.Msg().GetProgress(); p != nil && progress != nil {
+			progress(p)
+		}
+	}
+	return nil, ended(ctx, streamEnd(s.Err()))
 }
 
 // Fork starts one sandbox from a checkpoint or a sandbox; an empty name is

@@ -14,6 +14,18 @@ func (c *Client) ListImages(ctx context.Context) ([]*broodv1.Image, error) {
 	return r.GetImages(), err
 }
 
+// RemoveImage removes an image, by its name, its digest or the beginning of
+// that. While sandboxes or checkpoints need it, it is refused.
+func (c *Client) RemoveImage(ctx context.Context, image string) (*broodv1.RemoveImageResponse, error) {
+	return unary(ctx, c.images.RemoveImage, &broodv1.RemoveImageRequest{Image: image})
+}
+
+// PruneImages removes the images that nothing needs; with dryRun it only says
+// which these are.
+func (c *Client) PruneImages(ctx context.Context, dryRun bool) (*broodv1.PruneImagesResponse, error) {
+	return unary(ctx, c.images.PruneImages, &broodv1.PruneImagesRequest{DryRun: dryRun})
+}
+
 // ImportImage makes an image of a folder or a tar file on the daemon's
 // machine; path is absolute, name may be empty. progress may be nil. The end
 // of ctx cancels the import.

@@ -208,7 +208,10 @@ type Checkpoint struct {
 	// It goes when nothing uses it any more.
 	DeleteWhenUnused bool `protobuf:"varint,20,opt,name=delete_when_unused,json=deleteWhenUnused,proto3" json:"delete_when_unused,omitempty"`
 	// When it was last forked or made.
-	UsedAt        *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=used_at,json=usedAt,proto3" json:"used_at,omitempty"`
+	UsedAt *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=used_at,json=usedAt,proto3" json:"used_at,omitempty"`
+	// Why it cannot be read; empty: it can. Nothing else may be known of one
+	// that cannot. It can be removed or replaced, and nothing else.
+	Damaged       string `protobuf:"bytes,22,opt,name=damaged,proto3" json:"damaged,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -388,6 +391,13 @@ func (x *Checkpoint) GetUsedAt() *timestamppb.Timestamp {
 		return x.UsedAt
 	}
 	return nil
+}
+
+func (x *Checkpoint) GetDamaged() string {
+	if x != nil {
+		return x.Damaged
+	}
+	return ""
 }
 
 // ListCheckpointsRequest asks for all checkpoints.
@@ -1060,6 +1070,256 @@ func (x *UnpinCheckpointResponse) GetCheckpoint() *Checkpoint {
 	return nil
 }
 
+// VerifyCheckpointRequest names a checkpoint.
+type VerifyCheckpointRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name.
+	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VerifyCheckpointRequest) Reset() {
+	*x = VerifyCheckpointRequest{}
+	mi := &file_brood_v1_checkpoints_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VerifyCheckpointRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VerifyCheckpointRequest) ProtoMessage() {}
+
+func (x *VerifyCheckpointRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_brood_v1_checkpoints_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VerifyCheckpointRequest.ProtoReflect.Descriptor instead.
+func (*VerifyCheckpointRequest) Descriptor() ([]byte, []int) {
+	return file_brood_v1_checkpoints_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *VerifyCheckpointRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// VerifyCheckpointResponse is one event of a verification.
+type VerifyCheckpointResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Event:
+	//
+	//	*VerifyCheckpointResponse_Progress
+	//	*VerifyCheckpointResponse_Result
+	Event         isVerifyCheckpointResponse_Event `protobuf_oneof:"event"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VerifyCheckpointResponse) Reset() {
+	*x = VerifyCheckpointResponse{}
+	mi := &file_brood_v1_checkpoints_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VerifyCheckpointResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VerifyCheckpointResponse) ProtoMessage() {}
+
+func (x *VerifyCheckpointResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_brood_v1_checkpoints_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VerifyCheckpointResponse.ProtoReflect.Descriptor instead.
+func (*VerifyCheckpointResponse) Descriptor() ([]byte, []int) {
+	return file_brood_v1_checkpoints_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *VerifyCheckpointResponse) GetEvent() isVerifyCheckpointResponse_Event {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+func (x *VerifyCheckpointResponse) GetProgress() *VerifyCheckpointProgress {
+	if x != nil {
+		if x, ok := x.Event.(*VerifyCheckpointResponse_Progress); ok {
+			return x.Progress
+		}
+	}
+	return nil
+}
+
+func (x *VerifyCheckpointResponse) GetResult() *VerifyCheckpointResult {
+	if x != nil {
+		if x, ok := x.Event.(*VerifyCheckpointResponse_Result); ok {
+			return x.Result
+		}
+	}
+	return nil
+}
+
+type isVerifyCheckpointResponse_Event interface {
+	isVerifyCheckpointResponse_Event()
+}
+
+type VerifyCheckpointResponse_Progress struct {
+	// How far it is.
+	Progress *VerifyCheckpointProgress `protobuf:"bytes,1,opt,name=progress,proto3,oneof"`
+}
+
+type VerifyCheckpointResponse_Result struct {
+	// The end: it is whole.
+	Result *VerifyCheckpointResult `protobuf:"bytes,2,opt,name=result,proto3,oneof"`
+}
+
+func (*VerifyCheckpointResponse_Progress) isVerifyCheckpointResponse_Event() {}
+
+func (*VerifyCheckpointResponse_Result) isVerifyCheckpointResponse_Event() {}
+
+// VerifyCheckpointProgress tells how far a verification is.
+type VerifyCheckpointProgress struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Bytes read and compared so far.
+	BytesDone uint64 `protobuf:"varint,1,opt,name=bytes_done,json=bytesDone,proto3" json:"bytes_done,omitempty"`
+	// Bytes there are.
+	BytesTotal    uint64 `protobuf:"varint,2,opt,name=bytes_total,json=bytesTotal,proto3" json:"bytes_total,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VerifyCheckpointProgress) Reset() {
+	*x = VerifyCheckpointProgress{}
+	mi := &file_brood_v1_checkpoints_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VerifyCheckpointProgress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VerifyCheckpointProgress) ProtoMessage() {}
+
+func (x *VerifyCheckpointProgress) ProtoReflect() protoreflect.Message {
+	mi := &file_brood_v1_checkpoints_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VerifyCheckpointProgress.ProtoReflect.Descriptor instead.
+func (*VerifyCheckpointProgress) Descriptor() ([]byte, []int) {
+	return file_brood_v1_checkpoints_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *VerifyCheckpointProgress) GetBytesDone() uint64 {
+	if x != nil {
+		return x.BytesDone
+	}
+	return 0
+}
+
+func (x *VerifyCheckpointProgress) GetBytesTotal() uint64 {
+	if x != nil {
+		return x.BytesTotal
+	}
+	return 0
+}
+
+// VerifyCheckpointResult says what was compared.
+type VerifyCheckpointResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The checkpoint.
+	Checkpoint *Checkpoint `protobuf:"bytes,1,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	// Its files.
+	Files uint32 `protobuf:"varint,2,opt,name=files,proto3" json:"files,omitempty"`
+	// Their bytes.
+	Bytes         uint64 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VerifyCheckpointResult) Reset() {
+	*x = VerifyCheckpointResult{}
+	mi := &file_brood_v1_checkpoints_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VerifyCheckpointResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VerifyCheckpointResult) ProtoMessage() {}
+
+func (x *VerifyCheckpointResult) ProtoReflect() protoreflect.Message {
+	mi := &file_brood_v1_checkpoints_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VerifyCheckpointResult.ProtoReflect.Descriptor instead.
+func (*VerifyCheckpointResult) Descriptor() ([]byte, []int) {
+	return file_brood_v1_checkpoints_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *VerifyCheckpointResult) GetCheckpoint() *Checkpoint {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return nil
+}
+
+func (x *VerifyCheckpointResult) GetFiles() uint32 {
+	if x != nil {
+		return x.Files
+	}
+	return 0
+}
+
+func (x *VerifyCheckpointResult) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
 // ForkRequest says what to fork.
 type ForkRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1077,7 +1337,7 @@ type ForkRequest struct {
 
 func (x *ForkRequest) Reset() {
 	*x = ForkRequest{}
-	mi := &file_brood_v1_checkpoints_proto_msgTypes[16]
+	mi := &file_brood_v1_checkpoints_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1089,7 +1349,7 @@ func (x *ForkRequest) String() string {
 func (*ForkRequest) ProtoMessage() {}
 
 func (x *ForkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_brood_v1_checkpoints_proto_msgTypes[16]
+	mi := &file_brood_v1_checkpoints_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1102,7 +1362,7 @@ func (x *ForkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkRequest.ProtoReflect.Descriptor instead.
 func (*ForkRequest) Descriptor() ([]byte, []int) {
-	return file_brood_v1_checkpoints_proto_rawDescGZIP(), []int{16}
+	return file_brood_v1_checkpoints_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ForkRequest) GetSource() string {
@@ -1141,7 +1401,7 @@ type ForkResponse struct {
 
 func (x *ForkResponse) Reset() {
 	*x = ForkResponse{}
-	mi := &file_brood_v1_checkpoints_proto_msgTypes[17]
+	mi := &file_brood_v1_checkpoints_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1153,7 +1413,7 @@ func (x *ForkResponse) String() string {
 func (*ForkResponse) ProtoMessage() {}
 
 func (x *ForkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_brood_v1_checkpoints_proto_msgTypes[17]
+	mi := &file_brood_v1_checkpoints_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1166,7 +1426,7 @@ func (x *ForkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkResponse.ProtoReflect.Descriptor instead.
 func (*ForkResponse) Descriptor() ([]byte, []int) {
-	return file_brood_v1_checkpoints_proto_rawDescGZIP(), []int{17}
+	return file_brood_v1_checkpoints_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ForkResponse) GetSandbox() *v1.Sandbox {
@@ -1206,7 +1466,7 @@ const file_brood_v1_checkpoints_proto_rawDesc = "" +
 	"checkpoint\x12\x1b\n" +
 	"\tpaused_ms\x18\x02 \x01(\x04R\bpausedMs\x12\x1d\n" +
 	"\n" +
-	"elapsed_ms\x18\x03 \x01(\x04R\telapsedMs\"\x9a\x05\n" +
+	"elapsed_ms\x18\x03 \x01(\x04R\telapsedMs\"\xb4\x05\n" +
 	"\n" +
 	"Checkpoint\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
@@ -1234,7 +1494,8 @@ const file_brood_v1_checkpoints_proto_rawDesc = "" +
 	"\ttemporary\x18\x12 \x01(\bR\ttemporary\x12\x12\n" +
 	"\x04copy\x18\x13 \x01(\bR\x04copy\x12,\n" +
 	"\x12delete_when_unused\x18\x14 \x01(\bR\x10deleteWhenUnused\x123\n" +
-	"\aused_at\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\x06usedAt\"E\n" +
+	"\aused_at\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\x06usedAt\x12\x18\n" +
+	"\adamaged\x18\x16 \x01(\tR\adamaged\"E\n" +
 	"\x16ListCheckpointsRequest\x12+\n" +
 	"\x11include_temporary\x18\x01 \x01(\bR\x10includeTemporary\"Q\n" +
 	"\x17ListCheckpointsResponse\x126\n" +
@@ -1277,7 +1538,24 @@ const file_brood_v1_checkpoints_proto_rawDesc = "" +
 	"\x17UnpinCheckpointResponse\x124\n" +
 	"\n" +
 	"checkpoint\x18\x01 \x01(\v2\x14.brood.v1.CheckpointR\n" +
-	"checkpoint\"\xaf\x01\n" +
+	"checkpoint\"-\n" +
+	"\x17VerifyCheckpointRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\xa1\x01\n" +
+	"\x18VerifyCheckpointResponse\x12@\n" +
+	"\bprogress\x18\x01 \x01(\v2\".brood.v1.VerifyCheckpointProgressH\x00R\bprogress\x12:\n" +
+	"\x06result\x18\x02 \x01(\v2 .brood.v1.VerifyCheckpointResultH\x00R\x06resultB\a\n" +
+	"\x05event\"Z\n" +
+	"\x18VerifyCheckpointProgress\x12\x1d\n" +
+	"\n" +
+	"bytes_done\x18\x01 \x01(\x04R\tbytesDone\x12\x1f\n" +
+	"\vbytes_total\x18\x02 \x01(\x04R\n" +
+	"bytesTotal\"z\n" +
+	"\x16VerifyCheckpointResult\x124\n" +
+	"\n" +
+	"checkpoint\x18\x01 \x01(\v2\x14.brood.v1.CheckpointR\n" +
+	"checkpoint\x12\x14\n" +
+	"\x05files\x18\x02 \x01(\rR\x05files\x12\x14\n" +
+	"\x05bytes\x18\x03 \x01(\x04R\x05bytes\"\xaf\x01\n" +
 	"\vForkRequest\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x129\n" +
@@ -1288,7 +1566,7 @@ const file_brood_v1_checkpoints_proto_rawDesc = "" +
 	"\fForkResponse\x120\n" +
 	"\asandbox\x18\x01 \x01(\v2\x16.cua.daemon.v1.SandboxR\asandbox\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12\x17\n" +
-	"\afork_ms\x18\x03 \x01(\x04R\x06forkMs2\xaf\x05\n" +
+	"\afork_ms\x18\x03 \x01(\x04R\x06forkMs2\x8c\x06\n" +
 	"\x11CheckpointService\x12Y\n" +
 	"\x10CreateCheckpoint\x12!.brood.v1.CreateCheckpointRequest\x1a\".brood.v1.CreateCheckpointResponse\x12V\n" +
 	"\x0fListCheckpoints\x12 .brood.v1.ListCheckpointsRequest\x1a!.brood.v1.ListCheckpointsResponse\x12P\n" +
@@ -1296,7 +1574,8 @@ const file_brood_v1_checkpoints_proto_rawDesc = "" +
 	"\x10RenameCheckpoint\x12!.brood.v1.RenameCheckpointRequest\x1a\".brood.v1.RenameCheckpointResponse\x12Y\n" +
 	"\x10DeleteCheckpoint\x12!.brood.v1.DeleteCheckpointRequest\x1a\".brood.v1.DeleteCheckpointResponse\x12P\n" +
 	"\rPinCheckpoint\x12\x1e.brood.v1.PinCheckpointRequest\x1a\x1f.brood.v1.PinCheckpointResponse\x12V\n" +
-	"\x0fUnpinCheckpoint\x12 .brood.v1.UnpinCheckpointRequest\x1a!.brood.v1.UnpinCheckpointResponse\x125\n" +
+	"\x0fUnpinCheckpoint\x12 .brood.v1.UnpinCheckpointRequest\x1a!.brood.v1.UnpinCheckpointResponse\x12[\n" +
+	"\x10VerifyCheckpoint\x12!.brood.v1.VerifyCheckpointRequest\x1a\".brood.v1.VerifyCheckpointResponse0\x01\x125\n" +
 	"\x04Fork\x12\x15.brood.v1.ForkRequest\x1a\x16.brood.v1.ForkResponseB\x1cZ\x1abrood/api/brood/v1;broodv1b\x06proto3"
 
 var (
@@ -1311,7 +1590,7 @@ func file_brood_v1_checkpoints_proto_rawDescGZIP() []byte {
 	return file_brood_v1_checkpoints_proto_rawDescData
 }
 
-var file_brood_v1_checkpoints_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_brood_v1_checkpoints_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_brood_v1_checkpoints_proto_goTypes = []any{
 	(*CreateCheckpointRequest)(nil),  // 0: brood.v1.CreateCheckpointRequest
 	(*CreateCheckpointResponse)(nil), // 1: brood.v1.CreateCheckpointResponse
@@ -1329,16 +1608,20 @@ var file_brood_v1_checkpoints_proto_goTypes = []any{
 	(*PinCheckpointResponse)(nil),    // 13: brood.v1.PinCheckpointResponse
 	(*UnpinCheckpointRequest)(nil),   // 14: brood.v1.UnpinCheckpointRequest
 	(*UnpinCheckpointResponse)(nil),  // 15: brood.v1.UnpinCheckpointResponse
-	(*ForkRequest)(nil),              // 16: brood.v1.ForkRequest
-	(*ForkResponse)(nil),             // 17: brood.v1.ForkResponse
-	nil,                              // 18: brood.v1.ForkRequest.LabelsEntry
-	(*timestamppb.Timestamp)(nil),    // 19: google.protobuf.Timestamp
-	(*v1.Sandbox)(nil),               // 20: cua.daemon.v1.Sandbox
+	(*VerifyCheckpointRequest)(nil),  // 16: brood.v1.VerifyCheckpointRequest
+	(*VerifyCheckpointResponse)(nil), // 17: brood.v1.VerifyCheckpointResponse
+	(*VerifyCheckpointProgress)(nil), // 18: brood.v1.VerifyCheckpointProgress
+	(*VerifyCheckpointResult)(nil),   // 19: brood.v1.VerifyCheckpointResult
+	(*ForkRequest)(nil),              // 20: brood.v1.ForkRequest
+	(*ForkResponse)(nil),             // 21: brood.v1.ForkResponse
+	nil,                              // 22: brood.v1.ForkRequest.LabelsEntry
+	(*timestamppb.Timestamp)(nil),    // 23: google.protobuf.Timestamp
+	(*v1.Sandbox)(nil),               // 24: cua.daemon.v1.Sandbox
 }
 var file_brood_v1_checkpoints_proto_depIdxs = []int32{
 	2,  // 0: brood.v1.CreateCheckpointResponse.checkpoint:type_name -> brood.v1.Checkpoint
-	19, // 1: brood.v1.Checkpoint.created_at:type_name -> google.protobuf.Timestamp
-	19, // 2: brood.v1.Checkpoint.used_at:type_name -> google.protobuf.Timestamp
+	23, // 1: brood.v1.Checkpoint.created_at:type_name -> google.protobuf.Timestamp
+	23, // 2: brood.v1.Checkpoint.used_at:type_name -> google.protobuf.Timestamp
 	2,  // 3: brood.v1.ListCheckpointsResponse.checkpoints:type_name -> brood.v1.Checkpoint
 	2,  // 4: brood.v1.GetCheckpointResponse.checkpoint:type_name -> brood.v1.Checkpoint
 	2,  // 5: brood.v1.GetCheckpointResponse.parents:type_name -> brood.v1.Checkpoint
@@ -1346,29 +1629,34 @@ var file_brood_v1_checkpoints_proto_depIdxs = []int32{
 	2,  // 7: brood.v1.RenameCheckpointResponse.checkpoint:type_name -> brood.v1.Checkpoint
 	2,  // 8: brood.v1.PinCheckpointResponse.checkpoint:type_name -> brood.v1.Checkpoint
 	2,  // 9: brood.v1.UnpinCheckpointResponse.checkpoint:type_name -> brood.v1.Checkpoint
-	18, // 10: brood.v1.ForkRequest.labels:type_name -> brood.v1.ForkRequest.LabelsEntry
-	20, // 11: brood.v1.ForkResponse.sandbox:type_name -> cua.daemon.v1.Sandbox
-	0,  // 12: brood.v1.CheckpointService.CreateCheckpoint:input_type -> brood.v1.CreateCheckpointRequest
-	3,  // 13: brood.v1.CheckpointService.ListCheckpoints:input_type -> brood.v1.ListCheckpointsRequest
-	5,  // 14: brood.v1.CheckpointService.GetCheckpoint:input_type -> brood.v1.GetCheckpointRequest
-	8,  // 15: brood.v1.CheckpointService.RenameCheckpoint:input_type -> brood.v1.RenameCheckpointRequest
-	10, // 16: brood.v1.CheckpointService.DeleteCheckpoint:input_type -> brood.v1.DeleteCheckpointRequest
-	12, // 17: brood.v1.CheckpointService.PinCheckpoint:input_type -> brood.v1.PinCheckpointRequest
-	14, // 18: brood.v1.CheckpointService.UnpinCheckpoint:input_type -> brood.v1.UnpinCheckpointRequest
-	16, // 19: brood.v1.CheckpointService.Fork:input_type -> brood.v1.ForkRequest
-	1,  // 20: brood.v1.CheckpointService.CreateCheckpoint:output_type -> brood.v1.CreateCheckpointResponse
-	4,  // 21: brood.v1.CheckpointService.ListCheckpoints:output_type -> brood.v1.ListCheckpointsResponse
-	6,  // 22: brood.v1.CheckpointService.GetCheckpoint:output_type -> brood.v1.GetCheckpointResponse
-	9,  // 23: brood.v1.CheckpointService.RenameCheckpoint:output_type -> brood.v1.RenameCheckpointResponse
-	11, // 24: brood.v1.CheckpointService.DeleteCheckpoint:output_type -> brood.v1.DeleteCheckpointResponse
-	13, // 25: brood.v1.CheckpointService.PinCheckpoint:output_type -> brood.v1.PinCheckpointResponse
-	15, // 26: brood.v1.CheckpointService.UnpinCheckpoint:output_type -> brood.v1.UnpinCheckpointResponse
-	17, // 27: brood.v1.CheckpointService.Fork:output_type -> brood.v1.ForkResponse
-	20, // [20:28] is the sub-list for method output_type
-	12, // [12:20] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	18, // 10: brood.v1.VerifyCheckpointResponse.progress:type_name -> brood.v1.VerifyCheckpointProgress
+	19, // 11: brood.v1.VerifyCheckpointResponse.result:type_name -> brood.v1.VerifyCheckpointResult
+	2,  // 12: brood.v1.VerifyCheckpointResult.checkpoint:type_name -> brood.v1.Checkpoint
+	22, // 13: brood.v1.ForkRequest.labels:type_name -> brood.v1.ForkRequest.LabelsEntry
+	24, // 14: brood.v1.ForkResponse.sandbox:type_name -> cua.daemon.v1.Sandbox
+	0,  // 15: brood.v1.CheckpointService.CreateCheckpoint:input_type -> brood.v1.CreateCheckpointRequest
+	3,  // 16: brood.v1.CheckpointService.ListCheckpoints:input_type -> brood.v1.ListCheckpointsRequest
+	5,  // 17: brood.v1.CheckpointService.GetCheckpoint:input_type -> brood.v1.GetCheckpointRequest
+	8,  // 18: brood.v1.CheckpointService.RenameCheckpoint:input_type -> brood.v1.RenameCheckpointRequest
+	10, // 19: brood.v1.CheckpointService.DeleteCheckpoint:input_type -> brood.v1.DeleteCheckpointRequest
+	12, // 20: brood.v1.CheckpointService.PinCheckpoint:input_type -> brood.v1.PinCheckpointRequest
+	14, // 21: brood.v1.CheckpointService.UnpinCheckpoint:input_type -> brood.v1.UnpinCheckpointRequest
+	16, // 22: brood.v1.CheckpointService.VerifyCheckpoint:input_type -> brood.v1.VerifyCheckpointRequest
+	20, // 23: brood.v1.CheckpointService.Fork:input_type -> brood.v1.ForkRequest
+	1,  // 24: brood.v1.CheckpointService.CreateCheckpoint:output_type -> brood.v1.CreateCheckpointResponse
+	4,  // 25: brood.v1.CheckpointService.ListCheckpoints:output_type -> brood.v1.ListCheckpointsResponse
+	6,  // 26: brood.v1.CheckpointService.GetCheckpoint:output_type -> brood.v1.GetCheckpointResponse
+	9,  // 27: brood.v1.CheckpointService.RenameCheckpoint:output_type -> brood.v1.RenameCheckpointResponse
+	11, // 28: brood.v1.CheckpointService.DeleteCheckpoint:output_type -> brood.v1.DeleteCheckpointResponse
+	13, // 29: brood.v1.CheckpointService.PinCheckpoint:output_type -> brood.v1.PinCheckpointResponse
+	15, // 30: brood.v1.CheckpointService.UnpinCheckpoint:output_type -> brood.v1.UnpinCheckpointResponse
+	17, // 31: brood.v1.CheckpointService.VerifyCheckpoint:output_type -> brood.v1.VerifyCheckpointResponse
+	21, // 32: brood.v1.CheckpointService.Fork:output_type -> brood.v1.ForkResponse
+	24, // [24:33] is the sub-list for method output_type
+	15, // [15:24] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_brood_v1_checkpoints_proto_init() }
@@ -1376,13 +1664,17 @@ func file_brood_v1_checkpoints_proto_init() {
 	if File_brood_v1_checkpoints_proto != nil {
 		return
 	}
+	file_brood_v1_checkpoints_proto_msgTypes[17].OneofWrappers = []any{
+		(*VerifyCheckpointResponse_Progress)(nil),
+		(*VerifyCheckpointResponse_Result)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_brood_v1_checkpoints_proto_rawDesc), len(file_brood_v1_checkpoints_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   19,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -31,7 +31,7 @@ type Image struct {
 	Digest string `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
 	// The name people gave it; empty: none.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// "folder" or "tar".
+	// "folder", "tar", or "host" for the listed part of the machine's own root.
 	Kind string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
 	// What it was made from.
 	Origin string `protobuf:"bytes,4,opt,name=origin,proto3" json:"origin,omitempty"`
@@ -404,6 +404,209 @@ func (x *ImportImageProgress) GetBytes() uint64 {
 	return 0
 }
 
+// RemoveImageRequest names an image.
+type RemoveImageRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name, its digest, or at least the first eight digits of that, with or
+	// without "sha256:".
+	Image         string `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveImageRequest) Reset() {
+	*x = RemoveImageRequest{}
+	mi := &file_brood_v1_images_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveImageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveImageRequest) ProtoMessage() {}
+
+func (x *RemoveImageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_brood_v1_images_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveImageRequest.ProtoReflect.Descriptor instead.
+func (*RemoveImageRequest) Descriptor() ([]byte, []int) {
+	return file_brood_v1_images_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *RemoveImageRequest) GetImage() string {
+	if x != nil {
+		return x.Image
+	}
+	return ""
+}
+
+// RemoveImageResponse says what is gone.
+type RemoveImageResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The image, as it was.
+	Image *Image `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`
+	// Bytes of disk that are free now.
+	FreedBytes    uint64 `protobuf:"varint,2,opt,name=freed_bytes,json=freedBytes,proto3" json:"freed_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveImageResponse) Reset() {
+	*x = RemoveImageResponse{}
+	mi := &file_brood_v1_images_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveImageResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveImageResponse) ProtoMessage() {}
+
+func (x *RemoveImageResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_brood_v1_images_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveImageResponse.ProtoReflect.Descriptor instead.
+func (*RemoveImageResponse) Descriptor() ([]byte, []int) {
+	return file_brood_v1_images_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *RemoveImageResponse) GetImage() *Image {
+	if x != nil {
+		return x.Image
+	}
+	return nil
+}
+
+func (x *RemoveImageResponse) GetFreedBytes() uint64 {
+	if x != nil {
+		return x.FreedBytes
+	}
+	return 0
+}
+
+// PruneImagesRequest asks to remove what nothing needs.
+type PruneImagesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only say what would be removed.
+	DryRun        bool `protobuf:"varint,1,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PruneImagesRequest) Reset() {
+	*x = PruneImagesRequest{}
+	mi := &file_brood_v1_images_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PruneImagesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PruneImagesRequest) ProtoMessage() {}
+
+func (x *PruneImagesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_brood_v1_images_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PruneImagesRequest.ProtoReflect.Descriptor instead.
+func (*PruneImagesRequest) Descriptor() ([]byte, []int) {
+	return file_brood_v1_images_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *PruneImagesRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+// PruneImagesResponse says what is gone, or would be.
+type PruneImagesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The images, as they were, newest first.
+	Removed []*Image `protobuf:"bytes,1,rep,name=removed,proto3" json:"removed,omitempty"`
+	// Bytes of disk that are free now, or would be.
+	FreedBytes    uint64 `protobuf:"varint,2,opt,name=freed_bytes,json=freedBytes,proto3" json:"freed_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PruneImagesResponse) Reset() {
+	*x = PruneImagesResponse{}
+	mi := &file_brood_v1_images_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PruneImagesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PruneImagesResponse) ProtoMessage() {}
+
+func (x *PruneImagesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_brood_v1_images_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PruneImagesResponse.ProtoReflect.Descriptor instead.
+func (*PruneImagesResponse) Descriptor() ([]byte, []int) {
+	return file_brood_v1_images_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *PruneImagesResponse) GetRemoved() []*Image {
+	if x != nil {
+		return x.Removed
+	}
+	return nil
+}
+
+func (x *PruneImagesResponse) GetFreedBytes() uint64 {
+	if x != nil {
+		return x.FreedBytes
+	}
+	return 0
+}
+
 var File_brood_v1_images_proto protoreflect.FileDescriptor
 
 const file_brood_v1_images_proto_rawDesc = "" +
@@ -431,11 +634,25 @@ const file_brood_v1_images_proto_rawDesc = "" +
 	"\x05event\"E\n" +
 	"\x13ImportImageProgress\x12\x18\n" +
 	"\aentries\x18\x01 \x01(\x04R\aentries\x12\x14\n" +
-	"\x05bytes\x18\x02 \x01(\x04R\x05bytes2\xa5\x01\n" +
+	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\"*\n" +
+	"\x12RemoveImageRequest\x12\x14\n" +
+	"\x05image\x18\x01 \x01(\tR\x05image\"]\n" +
+	"\x13RemoveImageResponse\x12%\n" +
+	"\x05image\x18\x01 \x01(\v2\x0f.brood.v1.ImageR\x05image\x12\x1f\n" +
+	"\vfreed_bytes\x18\x02 \x01(\x04R\n" +
+	"freedBytes\"-\n" +
+	"\x12PruneImagesRequest\x12\x17\n" +
+	"\adry_run\x18\x01 \x01(\bR\x06dryRun\"a\n" +
+	"\x13PruneImagesResponse\x12)\n" +
+	"\aremoved\x18\x01 \x03(\v2\x0f.brood.v1.ImageR\aremoved\x12\x1f\n" +
+	"\vfreed_bytes\x18\x02 \x01(\x04R\n" +
+	"freedBytes2\xbd\x02\n" +
 	"\fImageService\x12G\n" +
 	"\n" +
 	"ListImages\x12\x1b.brood.v1.ListImagesRequest\x1a\x1c.brood.v1.ListImagesResponse\x12L\n" +
-	"\vImportImage\x12\x1c.brood.v1.ImportImageRequest\x1a\x1d.brood.v1.ImportImageResponse0\x01B\x1cZ\x1abrood/api/brood/v1;broodv1b\x06proto3"
+	"\vImportImage\x12\x1c.brood.v1.ImportImageRequest\x1a\x1d.brood.v1.ImportImageResponse0\x01\x12J\n" +
+	"\vRemoveImage\x12\x1c.brood.v1.RemoveImageRequest\x1a\x1d.brood.v1.RemoveImageResponse\x12J\n" +
+	"\vPruneImages\x12\x1c.brood.v1.PruneImagesRequest\x1a\x1d.brood.v1.PruneImagesResponseB\x1cZ\x1abrood/api/brood/v1;broodv1b\x06proto3"
 
 var (
 	file_brood_v1_images_proto_rawDescOnce sync.Once
@@ -449,7 +666,7 @@ func file_brood_v1_images_proto_rawDescGZIP() []byte {
 	return file_brood_v1_images_proto_rawDescData
 }
 
-var file_brood_v1_images_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_brood_v1_images_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_brood_v1_images_proto_goTypes = []any{
 	(*Image)(nil),                 // 0: brood.v1.Image
 	(*ListImagesRequest)(nil),     // 1: brood.v1.ListImagesRequest
@@ -457,22 +674,32 @@ var file_brood_v1_images_proto_goTypes = []any{
 	(*ImportImageRequest)(nil),    // 3: brood.v1.ImportImageRequest
 	(*ImportImageResponse)(nil),   // 4: brood.v1.ImportImageResponse
 	(*ImportImageProgress)(nil),   // 5: brood.v1.ImportImageProgress
-	(*timestamppb.Timestamp)(nil), // 6: google.protobuf.Timestamp
+	(*RemoveImageRequest)(nil),    // 6: brood.v1.RemoveImageRequest
+	(*RemoveImageResponse)(nil),   // 7: brood.v1.RemoveImageResponse
+	(*PruneImagesRequest)(nil),    // 8: brood.v1.PruneImagesRequest
+	(*PruneImagesResponse)(nil),   // 9: brood.v1.PruneImagesResponse
+	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
 }
 var file_brood_v1_images_proto_depIdxs = []int32{
-	6, // 0: brood.v1.Image.created_at:type_name -> google.protobuf.Timestamp
-	0, // 1: brood.v1.ListImagesResponse.images:type_name -> brood.v1.Image
-	5, // 2: brood.v1.ImportImageResponse.progress:type_name -> brood.v1.ImportImageProgress
-	0, // 3: brood.v1.ImportImageResponse.result:type_name -> brood.v1.Image
-	1, // 4: brood.v1.ImageService.ListImages:input_type -> brood.v1.ListImagesRequest
-	3, // 5: brood.v1.ImageService.ImportImage:input_type -> brood.v1.ImportImageRequest
-	2, // 6: brood.v1.ImageService.ListImages:output_type -> brood.v1.ListImagesResponse
-	4, // 7: brood.v1.ImageService.ImportImage:output_type -> brood.v1.ImportImageResponse
-	6, // [6:8] is the sub-list for method output_type
-	4, // [4:6] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	10, // 0: brood.v1.Image.created_at:type_name -> google.protobuf.Timestamp
+	0,  // 1: brood.v1.ListImagesResponse.images:type_name -> brood.v1.Image
+	5,  // 2: brood.v1.ImportImageResponse.progress:type_name -> brood.v1.ImportImageProgress
+	0,  // 3: brood.v1.ImportImageResponse.result:type_name -> brood.v1.Image
+	0,  // 4: brood.v1.RemoveImageResponse.image:type_name -> brood.v1.Image
+	0,  // 5: brood.v1.PruneImagesResponse.removed:type_name -> brood.v1.Image
+	1,  // 6: brood.v1.ImageService.ListImages:input_type -> brood.v1.ListImagesRequest
+	3,  // 7: brood.v1.ImageService.ImportImage:input_type -> brood.v1.ImportImageRequest
+	6,  // 8: brood.v1.ImageService.RemoveImage:input_type -> brood.v1.RemoveImageRequest
+	8,  // 9: brood.v1.ImageService.PruneImages:input_type -> brood.v1.PruneImagesRequest
+	2,  // 10: brood.v1.ImageService.ListImages:output_type -> brood.v1.ListImagesResponse
+	4,  // 11: brood.v1.ImageService.ImportImage:output_type -> brood.v1.ImportImageResponse
+	7,  // 12: brood.v1.ImageService.RemoveImage:output_type -> brood.v1.RemoveImageResponse
+	9,  // 13: brood.v1.ImageService.PruneImages:output_type -> brood.v1.PruneImagesResponse
+	10, // [10:14] is the sub-list for method output_type
+	6,  // [6:10] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_brood_v1_images_proto_init() }
@@ -490,7 +717,7 @@ func file_brood_v1_images_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_brood_v1_images_proto_rawDesc), len(file_brood_v1_images_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -29,7 +29,7 @@ func newCheckpoints(a *app) *cobra.Command {
 		Short:   "List and manage checkpoints",
 		Long:    "List and manage checkpoints. Without a command they are listed.",
 		Example: "  brood sb checkpoints\n  brood sb checkpoints info base",
-	}, ls, newCheckpointInfo(a), newCheckpointRename(a), newCheckpointRemove(a),
+	}, ls, newCheckpointInfo(a), newCheckpointRename(a), newCheckpointRemove(a), newCheckpointVerify(a),
 		newCheckpointPin(a, "pin", "Keep a checkpoint from being removed", (*client.Client).PinCheckpoint),
 		newCheckpointPin(a, "unpin", "Let a checkpoint be removed again", (*client.Client).UnpinCheckpoint))
 	for _, c := range []*cobra.Command{cmd, ls} {
@@ -59,6 +59,9 @@ func (a *app) listCheckpoints(ctx context.Context, includeTemporary bool) error 
 	}
 	var rows [][]string
 	for _, cp := range all {
+		if cp.GetDamaged() != "" {
+			a.say("warning: checkpoint %s cannot be read: %s", cp.GetName(), cp.GetDamaged())
+		}
 		rows = append(rows, []string{
 			cp.GetName(), short(cp.GetDigest()), orDash(cp.GetSource()), home.Bytes(cp.GetSizeBytes()), home.Bytes(cp.GetUniqueBytes()),
 			ago(cp.GetCreatedAt()), orDash(strings.Join(marks(cp), ", ")),
@@ -74,8 +77,9 @@ func marks(cp *broodv1.Checkpoint) []string {
 		is   bool
 		name string
 	}{
+		{cp.GetDamaged() != "", "damaged"},
 		{cp.GetPinned(), "pinned"},
-		{!cp.GetHasMemory(), "disk only"},
+		{cp.GetDamaged() == "" && !cp.GetHasMemory(), "disk only"},
 		{cp.GetTemporary(), "for a batch"},
 		{cp.GetCopy(), "copy"},
 		{cp.GetDeleteWhenUnused(), "goes when unused"},

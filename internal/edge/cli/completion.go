@@ -146,6 +146,20 @@ func batchNames(ctx context.Context, c *client.Client) ([]string, error) {
 	return all, err
 }
 
+// imageRefs are names, and the digests of images without one.
+func imageRefs(ctx context.Context, c *client.Client) ([]string, error) {
+	images, err := c.ListImages(ctx)
+	var all []string
+	for _, i := range images {
+		if i.GetName() != "" {
+			all = append(all, i.GetName())
+		} else {
+			all = append(all, short(i.GetDigest()))
+		}
+	}
+	return all, err
+}
+
 func imageNames(ctx context.Context, c *client.Client) ([]string, error) {
 	images, err := c.ListImages(ctx)
 	var all []string

@@ -33,6 +33,9 @@ func (s *fakeCheckpoints) CreateCheckpoint(_ context.Context, req *connect.Reque
 		Name: m.GetName(), Digest: strings.Repeat("cd", 32), Source: m.GetSource(), Pinned: m.GetPin(), HasMemory: true, Driver: "fake",
 		Host: "local", SizeBytes: 4_200_000, UniqueBytes: 4_100_000, MemoryMb: 512, CreatedAt: timestamppb.Now(), UsedAt: timestamppb.Now(),
 	}
+	if m.GetName() == "broken" {
+		cp.Damaged = "file pages.img differs from the manifest"
+	}
 	s.f.checkpoints[cp.GetName()] = cp
 	return connect.NewResponse(&broodv1.CreateCheckpointResponse{Checkpoint: cp, PausedMs: 12, ElapsedMs: 34}), nil
 }
@@ -130,6 +133,24 @@ func (s *fakeCheckpoints) PinCheckpoint(_ context.Context, req *connect.Request[
 func (s *fakeCheckpoints) UnpinCheckpoint(_ context.Context, req *connect.Request[broodv1.UnpinCheckpointRequest]) (*connect.Response[broodv1.UnpinCheckpointResponse], error) {
 	cp, err := s.f.pin(req.Msg.GetName(), false)
 	return connect.NewResponse(&broodv1.UnpinCheckpointResponse{Checkpoint: cp}), err
+}
+
+func (s *fakeCheckpoints) VerifyCheckpoint(_ context.Context, req *connect.Request[broodv1.VerifyCheckpointRequest], stream *connect.ServerStream[broodv1.VerifyCheckpointResponse]) error {
+	s.f.mu.Lock()
+	defer s.f.mu.Unlock()
+	cp, err := s.f.find(req.Msg.GetName())
+	if err != nil {
+		return err
+	}
+	if cp.GetDamaged() != "" {
+		return errs.New(errs.DataLoss, "checkpoint %s is damaged: %s", cp.GetName(), cp.GetDamaged())
+	}
+	if err := stream.Send(&broodv1.VerifyCheckpointResponse{Event: &broodv1.VerifyCheckpointResponse_Progress{Progress: &broodv1.VerifyCheckpointProgress{BytesTotal: 1}}}); err != nil {
+		return err
+	}
+	return stream.Send(&broodv1.VerifyCheckpointResponse{Event: &broodv1.VerifyCheckpointResponse_Result{
+		Result: &broodv1.VerifyCheckpointResult{Checkpoint: cp, Files: 3, Bytes: cp.GetSizeBytes()},
+	}})
 }
 
 func (s *fakeCheckpoints) Fork(_ context.Context, req *connect.Request[broodv1.ForkRequest]) (*connect.Response[broodv1.ForkResponse], error) {

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"connectrpc.com/connect"
 
@@ -152,4 +154,32 @@ func (s *fakeFiles) GetFiles(_ context.Context, req *connect.Request[broodv1.Get
 		return err
 	}
 	return stream.Send(&broodv1.GetFilesResponse{Data: b.Bytes()})
+}
+
+func (s *fakeImages) RemoveImage(_ context.Context, req *connect.Request[broodv1.RemoveImageRequest]) (*connect.Response[broodv1.RemoveImageResponse], error) {
+	s.f.mu.Lock()
+	defer s.f.mu.Unlock()
+	for n, i := range s.f.images {
+		if ref := req.Msg.GetImage(); i.GetName() == ref || strings.HasPrefix(i.GetDigest(), ref) {
+			if i.GetUsedBy() > 0 {
+				return nil, errs.New(errs.FailedPrecondition, "image %s is in use by sandbox src: remove that first", ref)
+			}
+			s.f.images = slices.Delete(s.f.images, n, n+1)
+			return connect.NewResponse(&broodv1.RemoveImageResponse{Image: i, FreedBytes: i.GetSizeBytes()}), nil
+		}
+	}
+	return nil, errs.New(errs.NotFound, "no image is called %q here", req.Msg.GetImage())
+}
+
+func (s *fakeImages) PruneImages(_ context.Context, req *connect.Request[broodv1.PruneImagesRequest]) (*connect.Response[broodv1.PruneImagesResponse], error) {
+	s.f.mu.Lock()
+	defer s.f.mu.Unlock()
+	r := &broodv1.PruneImagesResponse{Removed: s.f.images}
+	for _, i := range s.f.images {
+		r.FreedBytes += i.GetSizeBytes()
+	}
+	if !req.Msg.GetDryRun() {
+		s.f.images = nil
+	}
+	return connect.NewResponse(r), nil
 }

@@ -16,10 +16,10 @@ import (
 func newImage(a *app) *cobra.Command {
 	return group(&cobra.Command{
 		Use:     "image",
-		Short:   "List and make images",
-		Long:    "List and make images: read-only filesystems that sandboxes are made from.",
+		Short:   "List, make and remove images",
+		Long:    "List, make and remove images: read-only filesystems that sandboxes are made from.",
 		Example: "  brood image import ./rootfs --name app\n  brood image ls",
-	}, newImageList(a), newImageImport(a))
+	}, newImageList(a), newImageImport(a), newImageRemove(a), newImagePrune(a))
 }
 
 func newImageList(a *app) *cobra.Command {

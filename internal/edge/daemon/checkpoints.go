@@ -2,6 +2,8 @@ package daemon
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"connectrpc.com/connect"
 
@@ -50,7 +52,21 @@ func (s *checkpointService) ListCheckpoints(_ context.Context, req *connect.Requ
 			resp.Checkpoints = append(resp.Checkpoints, s.d.checkpointMessage(cp))
 		}
 	}
+	for _, cp := range s.d.cps.Damaged() {
+		if cp.Record.Temporary == "" || req.Msg.GetIncludeTemporary() {
+			resp.Checkpoints = append(resp.Checkpoints, damagedMessage(cp))
+		}
+	}
+	slices.SortFunc(resp.Checkpoints, func(a, b *broodv1.Checkpoint) int { return strings.Compare(a.GetName(), b.GetName()) })
 	return connect.NewResponse(resp), nil
+}
+
+// damagedMessage is what can be said of a checkpoint that cannot be read.
+func damagedMessage(cp checkpoint.Damaged) *broodv1.Checkpoint {
+	return &broodv1.Checkpoint{
+		Name: string(cp.Name), Source: cp.Record.Source, CreatedAt: stamp(cp.Record.Created), UsedAt: stamp(cp.Record.Used),
+		Pinned: cp.Record.Pinned, Host: string(id.Local), Temporary: cp.Record.Temporary != "", Copy: cp.Record.Copy, Damaged: cp.Why.Error(),
+	}
 }
 
 // GetCheckpoint returns one with what hangs on it.

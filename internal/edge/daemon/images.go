@@ -7,7 +7,6 @@ import (
 	"connectrpc.com/connect"
 
 	broodv1 "brood/api/brood/v1"
-	"brood/internal/base/digest"
 	"brood/internal/base/errs"
 	"brood/internal/sandbox/image"
 )
@@ -20,16 +19,10 @@ func (s *imageService) ListImages(context.Context, *connect.Request[broodv1.List
 	if err != nil {
 		return nil, err
 	}
-	used := map[digest.Digest]uint32{}
-	for _, sb := range s.d.host.List() {
-		used[sb.Root.Digest]++
-	}
-	for _, cp := range s.d.cps.List() {
-		used[cp.Manifest.Base.Digest]++
-	}
+	users := s.d.imageUsers()
 	resp := &broodv1.ListImagesResponse{}
 	for _, i := range all {
-		resp.Images = append(resp.Images, imageMessage(i, used[i.Root.Digest]))
+		resp.Images = append(resp.Images, imageMessage(i, uint32(len(users.of[i.Root.Digest]))))
 	}
 	return connect.NewResponse(resp), nil
 }
@@ -39,8 +32,14 @@ func (s *imageService) ImportImage(ctx context.Context, req *connect.Request[bro
 	if !filepath.IsAbs(req.Msg.GetPath()) {
 		return errs.New(errs.InvalidArgument, "path %.200q must be absolute: the daemon has another working folder", req.Msg.GetPath())
 	}
+	name := req.Msg.GetName()
+	if name != "" {
+		if err := image.CheckName(name); err != nil {
+			return err
+		}
+	}
 	var failed error
-	i, err := s.d.images.Resolve(ctx, req.Msg.GetPath(), image.Options{Progress: func(done, _ int64) {
+	i, let, err := s.d.images.Use(ctx, req.Msg.GetPath(), image.Options{Progress: func(done, _ int64) {
 		if failed == nil {
 			failed = stream.Send(&broodv1.ImportImageResponse{Event: &broodv1.ImportImageResponse_Progress{
 				Progress: &broodv1.ImportImageProgress{Bytes: uint64(done)},
@@ -50,6 +49,13 @@ func (s *imageService) ImportImage(ctx context.Context, req *connect.Request[bro
 	if err != nil {
 		return err
 	}
+	defer let()
+	if name != "" {
+		if err := s.d.images.SetName(name, i.Root.Digest); err != nil {
+			return err
+		}
+		i.Name = name
+	}
 	return stream.Send(&broodv1.ImportImageResponse{Event: &broodv1.ImportImageResponse_Result{Result: imageMessage(i, 0)}})
 }
 
@@ -58,5 +64,5 @@ func imageMessage(i image.Image, used uint32) *broodv1.Image {
 	if i.Kind == image.Folder {
 		kind = "folder"
 	}
-	return &broodv1.Image{Digest: string(i.Root.Digest), Kind: kind, Origin: i.Ref, SizeBytes: uint64(i.Size), CreatedAt: stamp(i.Created), UsedBy: used}
+	return &broodv1.Image{Digest: string(i.Root.Digest), Name: i.Name, Kind: kind, Origin: i.Ref, SizeBytes: uint64(i.Size), CreatedAt: stamp(i.Created), UsedBy: used}
 }

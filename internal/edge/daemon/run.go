@@ -150,6 +150,7 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 	if err := errors.Join(d.host.DropUnused(), d.dropRuntimes()); err != nil {
 		return errors.Join(err, d.batches.Close(), d.host.Close())
 	}
+	d.dropOldHosts()
 	return nil
 }
 

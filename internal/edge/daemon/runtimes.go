@@ -11,6 +11,9 @@ import (
 // dropRuntimes removes the runtimes of earlier broods that no checkpoint and
 // no sandbox needs any more.
 func (d *Daemon) dropRuntimes() error {
+	if u := d.imageUsers().unknown; len(u) > 0 {
+		return nil // they may need any of them
+	}
 	needed := map[id.Runtime]bool{d.driver.Runtime(): true}
 	for _, cp := range d.cps.List() {
 		needed[cp.Manifest.Runtime] = true

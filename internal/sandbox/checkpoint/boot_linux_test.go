@@ -63,7 +63,7 @@ func TestTemporaryOnesAreLookedAtAfterAReboot(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(h.Checkpoints(), "torn")); !os.IsNotExist(err) {
 		t.Errorf("the torn one is still there: %v", err)
 	}
-	if err := s.Verify(t.Context(), "durable"); !errs.Is(err, errs.DataLoss) {
+	if err := s.Verify(t.Context(), "durable", nil); !errs.Is(err, errs.DataLoss) {
 		t.Errorf("durable ones are not hashed at Open, and Verify finds it: %v", err)
 	}
 }

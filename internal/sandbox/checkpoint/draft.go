@@ -86,13 +86,13 @@ func mayBegin(existing *entry, opts Options) error {
 	if existing == nil {
 		return nil
 	}
-	if existing.err != nil {
-		return errs.New(errs.FailedPrecondition, "%w: delete it first", existing.err)
+	if existing.err != nil && !opts.Replace {
+		return existing.refusal()
 	}
 	if !opts.Replace {
 		return errs.New(errs.AlreadyExists, "there is a checkpoint %s already: replace it or use another name", existing.Name)
 	}
-	if existing.Record.Pinned {
+	if existing.err == nil && existing.Record.Pinned {
 		return errs.New(errs.FailedPrecondition, "checkpoint %s is pinned and cannot be replaced: unpin it first", existing.Name)
 	}
 	return nil

@@ -133,7 +133,7 @@ func restore(h *home.Home, s *Store, worked bool) error {
 		return err
 	}
 	for _, e := range entries {
-		if err := s.Verify(context.Background(), id.Name(e.Name())); err != nil {
+		if err := s.Verify(context.Background(), id.Name(e.Name()), nil); err != nil {
 			return err
 		}
 	}

@@ -118,7 +118,7 @@ func state(t *testing.T, h *home.Home) string {
 	}
 	var words []string
 	for _, c := range s.List() {
-		if err := s.Verify(t.Context(), c.Name); err != nil {
+		if err := s.Verify(t.Context(), c.Name, nil); err != nil {
 			t.Fatal(err)
 		}
 		b, err := os.ReadFile(filepath.Join(c.Dir, "pages"))

@@ -84,7 +84,11 @@ func (s *Store) recheck(name id.Name) error {
 	if e.err != nil || e.Record.Boot == "" || e.Record.Boot == bootID() {
 		return nil //nolint:nilerr // a damaged one is listed as such
 	}
-	if err := s.Verify(context.Background(), name); err != nil {
+	if err := s.Verify(context.Background(), name, nil); err != nil {
+		if e.Record.Pinned {
+			e.err = err // who wanted it kept is told
+			return nil
+		}
 		return s.Delete(name)
 	}
 	return s.settle(name, func(*Record) {})
@@ -116,14 +120,16 @@ func (s *Store) settle(name id.Name, change func(*Record)) error {
 func (s *Store) load(name id.Name) *entry {
 	e := &entry{Checkpoint: Checkpoint{Name: name, Dir: filepath.Join(s.dir, string(name), filesName)}}
 	m, d, err := readManifest(filepath.Join(s.dir, string(name), manifestName))
-	if err != nil {
-		e.err = errs.New(errs.CodeOf(err), "checkpoint %s: %w", name, err)
-		return e
+	// The record tells of a damaged one too when and for whom it was made.
+	unknown := recordSchema.Read(filepath.Join(s.dir, string(name), recordName), &e.Record)
+	if err == nil {
+		e.Manifest, e.Digest = withoutChunks(m), d
+		err = unknown
 	}
-	e.Manifest, e.Digest = withoutChunks(m), d
-	if err := recordSchema.Read(filepath.Join(s.dir, string(name), recordName), &e.Record); err != nil {
-		e.err = errs.New(errs.CodeOf(err), "checkpoint %s: %w", name, err)
+	if errs.Is(err, errs.NotFound) {
+		err = errs.New(errs.DataLoss, "it has no record: %w", err)
 	}
+	e.err = err
 	return e
 }
 
@@ -159,7 +165,7 @@ func (s *Store) Get(name id.Name) (Checkpoint, error) {
 	if !ok {
 		return Checkpoint{}, errs.New(errs.NotFound, "there is no checkpoint %s", name)
 	}
-	return e.Checkpoint, e.err
+	return e.Checkpoint, e.refusal()
 }
 
 // Lookup returns the checkpoint that ref names: its name, or its digest, or
@@ -209,19 +215,6 @@ func (s *Store) List() []Checkpoint {
 	}
 	slices.SortFunc(all, func(a, b Checkpoint) int { return strings.Compare(string(a.Name), string(b.Name)) })
 	return all
-}
-
-// Damaged returns why the others cannot be read, by name.
-func (s *Store) Damaged() map[id.Name]error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	bad := map[id.Name]error{}
-	for name, e := range s.entries {
-		if e.err != nil {
-			bad[name] = e.err
-		}
-	}
-	return bad
 }
 
 // Children returns the names of the checkpoints whose parent is d.
@@ -286,7 +279,7 @@ func (s *Store) Delete(name id.Name) error {
 		s.release(name, nil, false)
 		return errs.New(errs.NotFound, "there is no checkpoint %s", name)
 	}
-	if e.Record.Pinned {
+	if e.err == nil && e.Record.Pinned { // a damaged one cannot be unpinned
 		s.release(name, nil, false)
 		return errs.New(errs.FailedPrecondition, "checkpoint %s is pinned: unpin it first", name)
 	}
@@ -334,6 +327,9 @@ func (s *Store) Rename(from, to id.Name) error {
 func (s *Store) rename(e, other *entry, from, to id.Name) error {
 	if e == nil {
 		return errs.New(errs.NotFound, "there is no checkpoint %s", from)
+	}
+	if e.err != nil {
+		return e.refusal()
 	}
 	if other != nil {
 		return errs.New(errs.AlreadyExists, "there is a checkpoint %s already", to)

@@ -96,7 +96,7 @@ func TestPublishedAndReadAgain(t *testing.T) {
 		if st, err := os.Stat(filepath.Join(c.Dir, "pages.img")); err != nil || st.Mode().Perm() != 0o600 {
 			t.Errorf("files must be private: %v, %v", st.Mode(), err)
 		}
-		if err := s.Verify(t.Context(), "my-name"); err != nil {
+		if err := s.Verify(t.Context(), "my-name", nil); err != nil {
 			t.Error(err)
 		}
 		if c, err := s.Lookup("sha256:" + string(made.Digest[:9])); err != nil || c.Name != "my-name" {
@@ -197,7 +197,7 @@ func TestReplaceSwapsAndDeletesTheOldOne(t *testing.T) {
 	if c, err := s.Get("base"); err != nil || c.Digest != fresh.Digest || c.Digest == old.Digest {
 		t.Errorf("Get = %s, %v", c.Digest, err)
 	}
-	if err := s.Verify(t.Context(), "base"); err != nil {
+	if err := s.Verify(t.Context(), "base", nil); err != nil {
 		t.Error(err)
 	}
 	make1(t, s, "free", "x", checkpoint.Options{Replace: true})

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"sync/atomic"
 
 	"brood/internal/base/digest"
 	"brood/internal/base/errs"
@@ -123,19 +124,37 @@ func clip(list []string) []string {
 }
 
 // Verify hashes a checkpoint's files again and compares them with its
-// manifest, chunk by chunk. DataLoss names the first file that differs.
-func (s *Store) Verify(ctx context.Context, name id.Name) error {
+// manifest, chunk by chunk. DataLoss names the first file that differs. read,
+// when not nil, counts the bytes: in the end each was read twice.
+func (s *Store) Verify(ctx context.Context, name id.Name, read *atomic.Int64) error {
 	c, err := s.Get(name)
 	if err != nil {
 		return err
 	}
-	m, err := s.Manifest(name)
-	if err != nil {
+	err = s.verify(ctx, c, read)
+	if err == nil || ctx.Err() != nil {
 		return err
+	}
+	if now, e := s.Get(name); e != nil || now.Digest != c.Digest {
+		return errs.New(errs.FailedPrecondition, "checkpoint %s was removed, renamed or replaced while it was read: try again", name)
+	}
+	return err
+}
+
+func (s *Store) verify(ctx context.Context, c Checkpoint, read *atomic.Int64) error {
+	m, sum, err := readManifest(filepath.Join(filepath.Dir(c.Dir), manifestName))
+	if err == nil && sum != c.Digest {
+		err = errs.New(errs.DataLoss, "file %s is not the one it was made with", manifestName)
+	}
+	if err != nil {
+		return errs.New(errs.CodeOf(err), "checkpoint %s is damaged: %w", c.Name, err)
 	}
 	results := life.Each(ctx, 2*len(m.Files), runtime.GOMAXPROCS(0), func(ctx context.Context, i int) error {
 		f := m.Files[i/2]
 		return withFile(ctx, filepath.Join(c.Dir, filepath.FromSlash(f.Path)), func(_ *os.File, r io.Reader) error {
+			if read != nil {
+				r = &counter{r: r, n: read}
+			}
 			if i%2 == 1 {
 				return sameChunks(r, f)
 			}
@@ -151,10 +170,22 @@ func (s *Store) Verify(ctx context.Context, name id.Name) error {
 			err = errs.New(errs.DataLoss, "%w", err)
 		}
 		if err != nil {
-			return errs.New(errs.CodeOf(err), "checkpoint %s is damaged: %w", name, err)
+			return errs.New(errs.CodeOf(err), "checkpoint %s is damaged: %w", c.Name, err)
 		}
 	}
 	return nil
+}
+
+// counter adds up what is read through it.
+type counter struct {
+	r io.Reader
+	n *atomic.Int64
+}
+
+func (c *counter) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n.Add(int64(n))
+	return n, err
 }
 
 func sameChunks(r io.Reader, f File) error {

@@ -31,7 +31,7 @@ func TestVerifyFindsOneChangedByte(t *testing.T) {
 	if err := c.Check(checkpoint.Machine{}); err != nil {
 		t.Errorf("the cheap check reads no content: %v", err)
 	}
-	if err := s.Verify(t.Context(), "base"); !errs.Is(err, errs.DataLoss) || !strings.Contains(err.Error(), "pages.img") {
+	if err := s.Verify(t.Context(), "base", nil); !errs.Is(err, errs.DataLoss) || !strings.Contains(err.Error(), "pages.img") {
 		t.Errorf("Verify = %v", err)
 	}
 }
@@ -146,8 +146,24 @@ func TestDamagedOnesStayUntilDeleted(t *testing.T) {
 	if len(s.Damaged()) != 2 {
 		t.Errorf("Damaged = %v", s.Damaged())
 	}
-	if _, err := s.Begin("bad", checkpoint.Options{Replace: true}); !errs.Is(err, errs.DataLoss) && !errs.Is(err, errs.FailedPrecondition) {
-		t.Errorf("Begin(bad) = %v", err)
+	stuck := map[string]error{
+		"rename": s.Rename("bad", "other"), "pin": s.Pin("bad"), "unpin": s.Unpin("bad"), "verify": s.Verify(t.Context(), "bad", nil),
+	}
+	_, stuck["make"] = s.Begin("bad", checkpoint.Options{})
+	for what, err := range stuck {
+		if !errs.Is(err, errs.DataLoss) || !strings.Contains(err.Error(), "checkpoints rm bad") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(h.Checkpoints(), "other")); err == nil {
+		t.Error("it was renamed")
+	}
+	make1(t, s, "bad", "replaced", checkpoint.Options{Replace: true})
+	if c, err := s.Get("bad"); err != nil || len(s.Damaged()) != 1 {
+		t.Errorf("replaced: %v, %v; damaged %v", c, err, s.Damaged())
+	}
+	if err := s.Delete("newer"); err != nil {
+		t.Error(err)
 	}
 	if err := s.Delete("bad"); err != nil {
 		t.Error(err)

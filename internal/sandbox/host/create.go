@@ -66,7 +66,7 @@ func (h *Host) Create(ctx context.Context, p CreateParams) (_ Sandbox, err error
 	undo.Do(func(context.Context) error { h.forget(e); return nil })
 
 	p.Progress("preparing", rec.Image, 0, 0)
-	img, err := h.p.Images.Resolve(ctx, rec.Image, image.Options{
+	img, let, err := h.p.Images.Use(ctx, rec.Image, image.Options{
 		Mounts:   p.Mounts,
 		Progress: func(done, total int64) { p.Progress("pulling", rec.Image, done, total) },
 	})
@@ -78,6 +78,7 @@ func (h *Host) Create(ctx context.Context, p CreateParams) (_ Sandbox, err error
 		sb.Warnings = append(sb.Warnings, img.Notes...)
 		fillCommand(&sb.Command, img.Config)
 	})
+	let() // from here on the sandbox is seen to stand on it
 	started := false
 	undo.Do(func(ctx context.Context) error {
 		if started && p.KeepFailed {

@@ -46,7 +46,13 @@ func (h *Host) Fork(ctx context.Context, p ForkParams) (_ Forked, err error) {
 	if err != nil {
 		return Forked{}, err
 	}
+	img, let, err := h.p.Images.Hold(ctx, from.Base)
+	if err != nil {
+		return Forked{}, errs.New(errs.FailedPrecondition, "checkpoint %s needs the image %s it was made on: %w", p.Checkpoint, from.Base.Short(), err)
+	}
+	rec.Root = img.Root
 	e, err := h.reserve(rec)
+	let() // from here on the fork is seen to stand on it
 	if err != nil {
 		return Forked{}, err
 	}
@@ -98,13 +104,9 @@ func (h *Host) planFork(p ForkParams, cp checkpoint.Checkpoint) (record, saved, 
 	if err := readSaved(cp, &from); err != nil {
 		return record{}, saved{}, err
 	}
-	img, err := h.p.Images.Get(from.Base)
-	if err != nil {
-		return record{}, saved{}, errs.New(errs.FailedPrecondition, "checkpoint %s needs the image %s it was made on: %w", p.Checkpoint, from.Base.Short(), err)
-	}
 	return record{Magic: from.Magic, Sandbox: Sandbox{
 		ID: id.NewSandbox(), Name: p.Name, Driver: h.p.Driver.Name(), Runtime: cp.Manifest.Runtime, State: sandbox.Provisioning,
-		Image: from.Image, Root: img.Root, Mounts: from.Mounts, Shape: from.Shape, Command: from.Command,
+		Image: from.Image, Mounts: from.Mounts, Shape: from.Shape, Command: from.Command,
 		Labels: p.Labels, Ports: from.Ports, Services: from.Services, Network: from.Network, Forkable: true,
 		CreatedAt: time.Now(),
 		Origin: &Origin{

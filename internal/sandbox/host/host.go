@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -209,6 +210,13 @@ func (h *Host) KeepAlive(name id.Name, d time.Duration) error {
 	}
 	e.mu.Unlock()
 	return h.save(e)
+}
+
+// Foreign returns the sandboxes of a newer brood: what they need is not known.
+func (h *Host) Foreign() []id.Sandbox {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Sorted(maps.Keys(h.foreign))
 }
 
 // ForksOf returns the names of the sandboxes that were forked from a

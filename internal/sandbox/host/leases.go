@@ -94,12 +94,43 @@ func (h *Host) DropUnused() error {
 			all = errors.Join(all, err)
 		}
 	}
+	return errors.Join(all, h.dropDamaged())
+}
+
+// dropDamaged deletes the temporary checkpoints whose files are lost and whose
+// forks and batch are gone. Their digests are not known, only their names.
+func (h *Host) dropDamaged() (all error) {
+	forked := map[id.Name]bool{}
+	for _, sb := range h.List() {
+		if sb.Origin != nil {
+			forked[sb.Origin.Checkpoint] = true
+		}
+	}
+	for _, cp := range h.p.Checkpoints.Damaged() {
+		b := cp.Record.Temporary
+		if b == "" || !cp.Lost() || forked[cp.Name] || h.works(b) {
+			continue
+		}
+		if err := h.p.Checkpoints.Delete(cp.Name); !errs.Is(err, errs.NotFound) {
+			all = errors.Join(all, err)
+		}
+	}
 	return all
+}
+
+// works says whether a batch is at work.
+func (h *Host) works(b id.Batch) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.batches[b] != nil
 }
 
 // DeleteCheckpoint deletes a checkpoint. While something keeps it that is
 // refused, or deferred when whenUnused is set: it goes with the last holder.
 func (h *Host) DeleteCheckpoint(name id.Name, whenUnused bool) (deferred bool, err error) {
+	if h.p.Checkpoints.IsDamaged(name) {
+		return false, h.p.Checkpoints.Delete(name) // nothing can be made of it any more
+	}
 	cp, err := h.p.Checkpoints.Get(name)
 	if err != nil {
 		return false, err

@@ -100,6 +100,11 @@ func (s *Store) build(ctx context.Context, kind Kind, ref string, src source) (i
 		return Image{}, err
 	}
 	at("build:recorded")
+	let, err := s.keep(ctx, sum)
+	if err != nil {
+		return Image{}, err
+	}
+	defer let()
 	if err := s.publish(tmp, string(sum)); err != nil {
 		return Image{}, err
 	}

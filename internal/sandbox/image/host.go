@@ -32,6 +32,11 @@ func (s *Store) resolveHost(ctx context.Context, opts Options) (Image, error) {
 		return Image{}, err
 	}
 	defer release()
+	let, err := s.keep(ctx, sum)
+	if err != nil {
+		return Image{}, err
+	}
+	defer let()
 	if img, err := s.load(hostPrefix + string(sum)); err == nil && (s.isChecked(sum) || p.sameAs(img.Root.Host.Dir)) {
 		s.setChecked(sum)
 		return img, nil

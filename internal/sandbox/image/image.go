@@ -24,6 +24,7 @@ const (
 // Image is a root filesystem that is here and ready.
 type Image struct {
 	Ref     string // what it was asked for by
+	Name    string // what people call it, if it was looked up or listed
 	Kind    Kind
 	Root    sandbox.Root
 	Size    int64 // bytes on disk, without what Host mounts

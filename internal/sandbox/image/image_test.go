@@ -57,7 +57,7 @@ func onlyImages(t testing.TB, s *Store, images int) {
 		if strings.HasPrefix(e.Name(), hiddenPrefix) {
 			t.Errorf("debris: %s", e.Name())
 		}
-		if e.Name() != sourcesName && e.Name() != "machine" {
+		if e.Name() != sourcesName && e.Name() != namesName && e.Name() != "machine" {
 			n++
 		}
 	}

@@ -3,6 +3,7 @@ package image
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,6 +24,7 @@ const (
 	hiddenPrefix = "."
 	hostPrefix   = "host-"
 	sourcesName  = "sources" // what was imported from where, to import it once
+	namesName    = "names"   // what people call images
 	recordName   = "image.json"
 	erofsName    = "root.erofs"
 	skeletonName = "root"
@@ -54,6 +56,8 @@ type Store struct {
 	mu      sync.Mutex // guards what follows; never held over I/O
 	working map[string]chan struct{}
 	checked map[digest.Digest]bool // skeletons that are whole
+	kept    map[digest.Digest]int  // images that something is about to stand on
+	going   map[digest.Digest]chan struct{}
 }
 
 // Open reads the images of a home and removes what killed processes left.
@@ -64,9 +68,12 @@ func Open(h *home.Home, guest GuestBinary) (*Store, error) {
 	s := &Store{
 		home: h, dir: h.Images(), guest: guest, mach: thisMachine, copies: copies{seen: map[string]copied{}},
 		working: map[string]chan struct{}{}, checked: map[digest.Digest]bool{},
+		kept: map[digest.Digest]int{}, going: map[digest.Digest]chan struct{}{},
 	}
-	if err := os.MkdirAll(filepath.Join(s.dir, sourcesName), 0o700); err != nil {
-		return nil, errs.New(errs.FailedPrecondition, "images: %w", err)
+	for _, d := range []string{sourcesName, namesName} {
+		if err := os.MkdirAll(filepath.Join(s.dir, d), 0o700); err != nil {
+			return nil, errs.New(errs.FailedPrecondition, "images: %w", err)
+		}
 	}
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -101,9 +108,12 @@ func removeTree(dir string) error {
 //	host                  this machine's root, and what opts.Mounts adds
 //	dir:/path, /path      a folder; its files belong to root inside
 //	tar:/path, /path.tar  a tar of a root filesystem; also gzip, zstd, bzip2
-//	sha256:…              an image that is here
+//	sha256:…, a name      an image that is here
+//
+// Whoever makes something that stands on it calls Use, so that the image is
+// not removed meanwhile.
 func (s *Store) Resolve(ctx context.Context, ref string, opts Options) (Image, error) {
-	r, err := parseRef(ref)
+	r, err := s.parse(ref)
 	if err != nil {
 		return Image{}, err
 	}
@@ -147,10 +157,18 @@ func (s *Store) load(folder string) (Image, error) {
 	}
 	img.Root.EROFS = filepath.Join(dir, erofsName)
 	st, err := os.Stat(img.Root.EROFS)
+	if errors.Is(err, fs.ErrNotExist) && !s.has(folder) {
+		return Image{}, errs.New(errs.NotFound, "image %s is not here", r.Digest.Short()) // removed meanwhile
+	}
 	if err != nil || st.Size() != r.Size {
 		return Image{}, errs.New(errs.DataLoss, "image %s is damaged: remove it and import it again", r.Digest.Short())
 	}
 	return img, nil
+}
+
+func (s *Store) has(folder string) bool {
+	_, err := os.Lstat(filepath.Join(s.dir, folder))
+	return err == nil
 }
 
 // List returns the images that can be read, newest first.
@@ -160,43 +178,18 @@ func (s *Store) List() ([]Image, error) {
 		return nil, errs.New(errs.Internal, "images: %w", err)
 	}
 	var all []Image
+	names := s.names()
 	for _, e := range entries {
 		if _, err := digest.Parse(strings.TrimPrefix(e.Name(), hostPrefix)); err != nil {
 			continue
 		}
 		if img, err := s.load(e.Name()); err == nil {
+			img.Name = names[img.Root.Digest]
 			all = append(all, img)
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Image) int { return b.Created.Compare(a.Created) })
 	return all, nil
-}
-
-// Remove deletes an image. inUse says who needs it, "" when nobody does.
-func (s *Store) Remove(d digest.Digest, inUse func(digest.Digest) string) error {
-	if _, err := digest.Parse(string(d)); err != nil {
-		return err
-	}
-	if who := inUse(d); who != "" {
-		return errs.New(errs.FailedPrecondition, "image %s is in use by %s: remove that first", d.Short(), who)
-	}
-	for _, folder := range []string{string(d), hostPrefix + string(d)} {
-		from := filepath.Join(s.dir, folder)
-		if _, err := os.Lstat(from); err != nil {
-			continue
-		}
-		if mounts, err := mountsBelow(from); err != nil || len(mounts) > 0 {
-			return errors.Join(err, errs.New(errs.FailedPrecondition, "image %s is mounted by a sandbox: remove that first", d.Short()))
-		}
-		at("remove:begun")
-		aside := s.hidden("gone")
-		if err := os.Rename(from, aside); err != nil {
-			return home.DiskError(err, "remove image %s", d.Short())
-		}
-		at("remove:renamed")
-		return home.DiskError(removeTree(aside), "remove image %s", d.Short())
-	}
-	return errs.New(errs.NotFound, "image %s is not here", d.Short())
 }
 
 // hidden returns a fresh name for something half made or half gone.

@@ -55,6 +55,9 @@ const (
 	// CheckpointServiceUnpinCheckpointProcedure is the fully-qualified name of the CheckpointService's
 	// UnpinCheckpoint RPC.
 	CheckpointServiceUnpinCheckpointProcedure = "/brood.v1.CheckpointService/UnpinCheckpoint"
+	// CheckpointServiceVerifyCheckpointProcedure is the fully-qualified name of the CheckpointService's
+	// VerifyCheckpoint RPC.
+	CheckpointServiceVerifyCheckpointProcedure = "/brood.v1.CheckpointService/VerifyCheckpoint"
 	// CheckpointServiceForkProcedure is the fully-qualified name of the CheckpointService's Fork RPC.
 	CheckpointServiceForkProcedure = "/brood.v1.CheckpointService/Fork"
 )
@@ -77,6 +80,10 @@ type CheckpointServiceClient interface {
 	PinCheckpoint(context.Context, *connect.Request[v1.PinCheckpointRequest]) (*connect.Response[v1.PinCheckpointResponse], error)
 	// UnpinCheckpoint takes that back.
 	UnpinCheckpoint(context.Context, *connect.Request[v1.UnpinCheckpointRequest]) (*connect.Response[v1.UnpinCheckpointResponse], error)
+	// VerifyCheckpoint reads all of one and compares it with its manifest: any
+	// number of progress events, then exactly one result. DATA_LOSS names the
+	// file that differs.
+	VerifyCheckpoint(context.Context, *connect.Request[v1.VerifyCheckpointRequest]) (*connect.ServerStreamForClient[v1.VerifyCheckpointResponse], error)
 	// Fork starts one sandbox from a checkpoint, or from a sandbox.
 	Fork(context.Context, *connect.Request[v1.ForkRequest]) (*connect.Response[v1.ForkResponse], error)
 }
@@ -134,6 +141,12 @@ func NewCheckpointServiceClient(httpClient connect.HTTPClient, baseURL string, o
 			connect.WithSchema(checkpointServiceMethods.ByName("UnpinCheckpoint")),
 			connect.WithClientOptions(opts...),
 		),
+		verifyCheckpoint: connect.NewClient[v1.VerifyCheckpointRequest, v1.VerifyCheckpointResponse](
+			httpClient,
+			baseURL+CheckpointServiceVerifyCheckpointProcedure,
+			connect.WithSchema(checkpointServiceMethods.ByName("VerifyCheckpoint")),
+			connect.WithClientOptions(opts...),
+		),
 		fork: connect.NewClient[v1.ForkRequest, v1.ForkResponse](
 			httpClient,
 			baseURL+CheckpointServiceForkProcedure,
@@ -152,6 +165,7 @@ type checkpointServiceClient struct {
 	deleteCheckpoint *connect.Client[v1.DeleteCheckpointRequest, v1.DeleteCheckpointResponse]
 	pinCheckpoint    *connect.Client[v1.PinCheckpointRequest, v1.PinCheckpointResponse]
 	unpinCheckpoint  *connect.Client[v1.UnpinCheckpointRequest, v1.UnpinCheckpointResponse]
+	verifyCheckpoint *connect.Client[v1.VerifyCheckpointRequest, v1.VerifyCheckpointResponse]
 	fork             *connect.Client[v1.ForkRequest, v1.ForkResponse]
 }
 
@@ -190,6 +204,11 @@ func (c *checkpointServiceClient) UnpinCheckpoint(ctx context.Context, req *conn
 	return c.unpinCheckpoint.CallUnary(ctx, req)
 }
 
+// VerifyCheckpoint calls brood.v1.CheckpointService.VerifyCheckpoint.
+func (c *checkpointServiceClient) VerifyCheckpoint(ctx context.Context, req *connect.Request[v1.VerifyCheckpointRequest]) (*connect.ServerStreamForClient[v1.VerifyCheckpointResponse], error) {
+	return c.verifyCheckpoint.CallServerStream(ctx, req)
+}
+
 // Fork calls brood.v1.CheckpointService.Fork.
 func (c *checkpointServiceClient) Fork(ctx context.Context, req *connect.Request[v1.ForkRequest]) (*connect.Response[v1.ForkResponse], error) {
 	return c.fork.CallUnary(ctx, req)
@@ -213,6 +232,10 @@ type CheckpointServiceHandler interface {
 	PinCheckpoint(context.Context, *connect.Request[v1.PinCheckpointRequest]) (*connect.Response[v1.PinCheckpointResponse], error)
 	// UnpinCheckpoint takes that back.
 	UnpinCheckpoint(context.Context, *connect.Request[v1.UnpinCheckpointRequest]) (*connect.Response[v1.UnpinCheckpointResponse], error)
+	// VerifyCheckpoint reads all of one and compares it with its manifest: any
+	// number of progress events, then exactly one result. DATA_LOSS names the
+	// file that differs.
+	VerifyCheckpoint(context.Context, *connect.Request[v1.VerifyCheckpointRequest], *connect.ServerStream[v1.VerifyCheckpointResponse]) error
 	// Fork starts one sandbox from a checkpoint, or from a sandbox.
 	Fork(context.Context, *connect.Request[v1.ForkRequest]) (*connect.Response[v1.ForkResponse], error)
 }
@@ -266,6 +289,12 @@ func NewCheckpointServiceHandler(svc CheckpointServiceHandler, opts ...connect.H
 		connect.WithSchema(checkpointServiceMethods.ByName("UnpinCheckpoint")),
 		connect.WithHandlerOptions(opts...),
 	)
+	checkpointServiceVerifyCheckpointHandler := connect.NewServerStreamHandler(
+		CheckpointServiceVerifyCheckpointProcedure,
+		svc.VerifyCheckpoint,
+		connect.WithSchema(checkpointServiceMethods.ByName("VerifyCheckpoint")),
+		connect.WithHandlerOptions(opts...),
+	)
 	checkpointServiceForkHandler := connect.NewUnaryHandler(
 		CheckpointServiceForkProcedure,
 		svc.Fork,
@@ -288,6 +317,8 @@ func NewCheckpointServiceHandler(svc CheckpointServiceHandler, opts ...connect.H
 			checkpointServicePinCheckpointHandler.ServeHTTP(w, r)
 		case CheckpointServiceUnpinCheckpointProcedure:
 			checkpointServiceUnpinCheckpointHandler.ServeHTTP(w, r)
+		case CheckpointServiceVerifyCheckpointProcedure:
+			checkpointServiceVerifyCheckpointHandler.ServeHTTP(w, r)
 		case CheckpointServiceForkProcedure:
 			checkpointServiceForkHandler.ServeHTTP(w, r)
 		default:
@@ -325,6 +356,10 @@ func (UnimplementedCheckpointServiceHandler) PinCheckpoint(context.Context, *con
 
 func (UnimplementedCheckpointServiceHandler) UnpinCheckpoint(context.Context, *connect.Request[v1.UnpinCheckpointRequest]) (*connect.Response[v1.UnpinCheckpointResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("brood.v1.CheckpointService.UnpinCheckpoint is not implemented"))
+}
+
+func (UnimplementedCheckpointServiceHandler) VerifyCheckpoint(context.Context, *connect.Request[v1.VerifyCheckpointRequest], *connect.ServerStream[v1.VerifyCheckpointResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("brood.v1.CheckpointService.VerifyCheckpoint is not implemented"))
 }
 
 func (UnimplementedCheckpointServiceHandler) Fork(context.Context, *connect.Request[v1.ForkRequest]) (*connect.Response[v1.ForkResponse], error) {

@@ -39,6 +39,12 @@ const (
 	// ImageServiceImportImageProcedure is the fully-qualified name of the ImageService's ImportImage
 	// RPC.
 	ImageServiceImportImageProcedure = "/brood.v1.ImageService/ImportImage"
+	// ImageServiceRemoveImageProcedure is the fully-qualified name of the ImageService's RemoveImage
+	// RPC.
+	ImageServiceRemoveImageProcedure = "/brood.v1.ImageService/RemoveImage"
+	// ImageServicePruneImagesProcedure is the fully-qualified name of the ImageService's PruneImages
+	// RPC.
+	ImageServicePruneImagesProcedure = "/brood.v1.ImageService/PruneImages"
 )
 
 // ImageServiceClient is a client for the brood.v1.ImageService service.
@@ -48,6 +54,11 @@ type ImageServiceClient interface {
 	// ImportImage makes an image: any number of progress events, then exactly
 	// one result. A caller that goes away cancels it.
 	ImportImage(context.Context, *connect.Request[v1.ImportImageRequest]) (*connect.ServerStreamForClient[v1.ImportImageResponse], error)
+	// RemoveImage removes one. While sandboxes or checkpoints need it, that is
+	// refused, naming them.
+	RemoveImage(context.Context, *connect.Request[v1.RemoveImageRequest]) (*connect.Response[v1.RemoveImageResponse], error)
+	// PruneImages removes the images that nothing needs.
+	PruneImages(context.Context, *connect.Request[v1.PruneImagesRequest]) (*connect.Response[v1.PruneImagesResponse], error)
 }
 
 // NewImageServiceClient constructs a client for the brood.v1.ImageService service. By default, it
@@ -73,6 +84,18 @@ func NewImageServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(imageServiceMethods.ByName("ImportImage")),
 			connect.WithClientOptions(opts...),
 		),
+		removeImage: connect.NewClient[v1.RemoveImageRequest, v1.RemoveImageResponse](
+			httpClient,
+			baseURL+ImageServiceRemoveImageProcedure,
+			connect.WithSchema(imageServiceMethods.ByName("RemoveImage")),
+			connect.WithClientOptions(opts...),
+		),
+		pruneImages: connect.NewClient[v1.PruneImagesRequest, v1.PruneImagesResponse](
+			httpClient,
+			baseURL+ImageServicePruneImagesProcedure,
+			connect.WithSchema(imageServiceMethods.ByName("PruneImages")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -80,6 +103,8 @@ func NewImageServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 type imageServiceClient struct {
 	listImages  *connect.Client[v1.ListImagesRequest, v1.ListImagesResponse]
 	importImage *connect.Client[v1.ImportImageRequest, v1.ImportImageResponse]
+	removeImage *connect.Client[v1.RemoveImageRequest, v1.RemoveImageResponse]
+	pruneImages *connect.Client[v1.PruneImagesRequest, v1.PruneImagesResponse]
 }
 
 // ListImages calls brood.v1.ImageService.ListImages.
@@ -92,6 +117,16 @@ func (c *imageServiceClient) ImportImage(ctx context.Context, req *connect.Reque
 	return c.importImage.CallServerStream(ctx, req)
 }
 
+// RemoveImage calls brood.v1.ImageService.RemoveImage.
+func (c *imageServiceClient) RemoveImage(ctx context.Context, req *connect.Request[v1.RemoveImageRequest]) (*connect.Response[v1.RemoveImageResponse], error) {
+	return c.removeImage.CallUnary(ctx, req)
+}
+
+// PruneImages calls brood.v1.ImageService.PruneImages.
+func (c *imageServiceClient) PruneImages(ctx context.Context, req *connect.Request[v1.PruneImagesRequest]) (*connect.Response[v1.PruneImagesResponse], error) {
+	return c.pruneImages.CallUnary(ctx, req)
+}
+
 // ImageServiceHandler is an implementation of the brood.v1.ImageService service.
 type ImageServiceHandler interface {
 	// ListImages lists the images.
@@ -99,6 +134,11 @@ type ImageServiceHandler interface {
 	// ImportImage makes an image: any number of progress events, then exactly
 	// one result. A caller that goes away cancels it.
 	ImportImage(context.Context, *connect.Request[v1.ImportImageRequest], *connect.ServerStream[v1.ImportImageResponse]) error
+	// RemoveImage removes one. While sandboxes or checkpoints need it, that is
+	// refused, naming them.
+	RemoveImage(context.Context, *connect.Request[v1.RemoveImageRequest]) (*connect.Response[v1.RemoveImageResponse], error)
+	// PruneImages removes the images that nothing needs.
+	PruneImages(context.Context, *connect.Request[v1.PruneImagesRequest]) (*connect.Response[v1.PruneImagesResponse], error)
 }
 
 // NewImageServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -120,12 +160,28 @@ func NewImageServiceHandler(svc ImageServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(imageServiceMethods.ByName("ImportImage")),
 		connect.WithHandlerOptions(opts...),
 	)
+	imageServiceRemoveImageHandler := connect.NewUnaryHandler(
+		ImageServiceRemoveImageProcedure,
+		svc.RemoveImage,
+		connect.WithSchema(imageServiceMethods.ByName("RemoveImage")),
+		connect.WithHandlerOptions(opts...),
+	)
+	imageServicePruneImagesHandler := connect.NewUnaryHandler(
+		ImageServicePruneImagesProcedure,
+		svc.PruneImages,
+		connect.WithSchema(imageServiceMethods.ByName("PruneImages")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/brood.v1.ImageService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case ImageServiceListImagesProcedure:
 			imageServiceListImagesHandler.ServeHTTP(w, r)
 		case ImageServiceImportImageProcedure:
 			imageServiceImportImageHandler.ServeHTTP(w, r)
+		case ImageServiceRemoveImageProcedure:
+			imageServiceRemoveImageHandler.ServeHTTP(w, r)
+		case ImageServicePruneImagesProcedure:
+			imageServicePruneImagesHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -141,4 +197,12 @@ func (UnimplementedImageServiceHandler) ListImages(context.Context, *connect.Req
 
 func (UnimplementedImageServiceHandler) ImportImage(context.Context, *connect.Request[v1.ImportImageRequest], *connect.ServerStream[v1.ImportImageResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("brood.v1.ImageService.ImportImage is not implemented"))
+}
+
+func (UnimplementedImageServiceHandler) RemoveImage(context.Context, *connect.Request[v1.RemoveImageRequest]) (*connect.Response[v1.RemoveImageResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("brood.v1.ImageService.RemoveImage is not implemented"))
+}
+
+func (UnimplementedImageServiceHandler) PruneImages(context.Context, *connect.Request[v1.PruneImagesRequest]) (*connect.Response[v1.PruneImagesResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("brood.v1.ImageService.PruneImages is not implemented"))
 }
