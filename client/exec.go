@@ -27,6 +27,9 @@ type ExecOptions struct {
 	Cols, Rows uint32
 	// Stdin says that input will be written. Exec sets it by itself.
 	Stdin bool
+	// Detach lets it run for itself. Otherwise it is ended when nobody has
+	// watched it for ten seconds.
+	Detach bool
 }
 
 // ExecExit is how a command ended.
@@ -43,7 +46,7 @@ type Streams struct {
 
 // Exec runs a command in a sandbox and returns how it ended. That a command
 // fails, or cannot be started, is no error here: see ExecExit. When ctx ends
-// the command goes on without its caller.
+// the command is left alone, and hung up unless somebody else attaches.
 func (c *Client) Exec(ctx context.Context, sandbox string, o ExecOptions, s Streams) (*ExecExit, error) {
 	o.Stdin = o.Stdin || s.In != nil
 	e, err := c.StartExec(ctx, sandbox, o)
@@ -75,7 +78,8 @@ func (e *Execution) ID() string { return e.id }
 // PID is the command's pid inside.
 func (e *Execution) PID() uint32 { return e.pid }
 
-// Close stops watching; the command goes on.
+// Close stops watching. A command that was not detached is hung up ten seconds
+// later unless somebody attaches.
 func (e *Execution) Close() {
 	if e.feed != nil {
 		e.feed.close()
@@ -88,7 +92,7 @@ func (e *Execution) Close() {
 func (c *Client) StartExec(ctx context.Context, sandbox string, o ExecOptions) (*Execution, error) {
 	req := &broodv1.ExecRequest{
 		Sandbox: sandbox, Argv: o.Argv, Env: maps.Clone(o.Env), Workdir: o.Workdir, User: o.User,
-		Tty: o.TTY, Cols: o.Cols, Rows: o.Rows, Stdin: o.Stdin,
+		Tty: o.TTY, Cols: o.Cols, Rows: o.Rows, Stdin: o.Stdin, Detach: o.Detach,
 	}
 	s, cancel, err := open(ctx, func(life context.Context) (*execStream, error) {
 		return c.execs.Exec(life, connect.NewRequest(req))
@@ -105,6 +109,9 @@ func (c *Client) StartExec(ctx context.Context, sandbox string, o ExecOptions) (
 	switch v := ev.GetEvent().(type) {
 	case *broodv1.ExecEvent_Started:
 		e.id, e.pid = v.Started.GetExecId(), v.Started.GetPid()
+		if o.Detach {
+			e.Close() // this stream brings no more; Wait attaches
+		}
 	case *broodv1.ExecEvent_Exit:
 		e.exit = v.Exit
 		e.Close()
@@ -119,6 +126,13 @@ func (c *Client) StartExec(ctx context.Context, sandbox string, o ExecOptions) (
 // given offsets.
 func (c *Client) AttachExec(sandbox, execID string, stdoutOffset, stderrOffset uint64) *Execution {
 	return &Execution{client: c, sandbox: sandbox, id: execID, attached: true, offsets: [2]uint64{stdoutOffset, stderrOffset}}
+}
+
+// SignalExec sends a signal, by its number on Linux, to a command's process
+// group.
+func (c *Client) SignalExec(ctx context.Context, sandbox, execID string, signal int) error {
+	_, err := unary(ctx, c.execs.SignalExec, &broodv1.SignalExecRequest{Sandbox: sandbox, ExecId: execID, Signal: int32(signal)})
+	return err
 }
 
 // ListExecs lists the commands of a sandbox, oldest first.
@@ -136,8 +150,7 @@ func (e *Execution) Resize(ctx context.Context, cols, rows uint32) error {
 // Signal sends a signal, by its number on Linux, to the command's process
 // group.
 func (e *Execution) Signal(ctx context.Context, signal int) error {
-	_, err := unary(ctx, e.client.execs.SignalExec, &broodv1.SignalExecRequest{Sandbox: e.sandbox, ExecId: e.id, Signal: int32(signal)})
-	return err
+	return e.client.SignalExec(ctx, e.sandbox, e.id, signal)
 }
 
 // Wait brings the streams together and returns how the command ended. When ctx

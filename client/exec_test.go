@@ -149,3 +149,19 @@ func TestExecTellsOfBrokenEnds(t *testing.T) {
 		t.Errorf("output: %v", err)
 	}
 }
+
+// TestExecIsDetached: the stream brings the start alone, and whoever wants to
+// know attaches.
+func TestExecIsDetached(t *testing.T) {
+	s := serve(t)
+	c := s.dial(t)
+	e, err := c.StartExec(t.Context(), "a", client.ExecOptions{Argv: []string{"cat"}, Detach: true})
+	if err != nil || e.ID() != "x-1" || e.PID() != 42 {
+		t.Fatalf("%+v, %v", e, err)
+	}
+	again := c.AttachExec("a", e.ID(), 0, 0)
+	exit, err := again.Wait(t.Context(), client.Streams{In: strings.NewReader(text)})
+	if err != nil || exit.GetCode() != 3 || s.count("/brood.v1.ExecService/AttachExec") == 0 {
+		t.Errorf("%v, %v", exit, err)
+	}
+}

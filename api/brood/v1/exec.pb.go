@@ -45,7 +45,8 @@ type ExecRequest struct {
 	Rows uint32 `protobuf:"varint,8,opt,name=rows,proto3" json:"rows,omitempty"`
 	// Input will be written; without it the input is empty.
 	Stdin bool `protobuf:"varint,9,opt,name=stdin,proto3" json:"stdin,omitempty"`
-	// Answer as soon as it has started.
+	// Answer as soon as it has started, and let it run for itself: of what it
+	// writes and nobody takes the last part is kept.
 	Detach        bool `protobuf:"varint,10,opt,name=detach,proto3" json:"detach,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1049,7 +1050,9 @@ type ExecInfo struct {
 	// When it started.
 	StartedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	// How it ended; unset: it runs.
-	Exit          *ExecExit `protobuf:"bytes,6,opt,name=exit,proto3" json:"exit,omitempty"`
+	Exit *ExecExit `protobuf:"bytes,6,opt,name=exit,proto3" json:"exit,omitempty"`
+	// Somebody looks at it.
+	Attached      bool `protobuf:"varint,7,opt,name=attached,proto3" json:"attached,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1126,6 +1129,13 @@ func (x *ExecInfo) GetExit() *ExecExit {
 	return nil
 }
 
+func (x *ExecInfo) GetAttached() bool {
+	if x != nil {
+		return x.Attached
+	}
+	return false
+}
+
 var File_brood_v1_exec_proto protoreflect.FileDescriptor
 
 const file_brood_v1_exec_proto_rawDesc = "" +
@@ -1194,7 +1204,7 @@ const file_brood_v1_exec_proto_rawDesc = "" +
 	"\x10ListExecsRequest\x12\x18\n" +
 	"\asandbox\x18\x01 \x01(\tR\asandbox\"=\n" +
 	"\x11ListExecsResponse\x12(\n" +
-	"\x05execs\x18\x01 \x03(\v2\x12.brood.v1.ExecInfoR\x05execs\"\xbe\x01\n" +
+	"\x05execs\x18\x01 \x03(\v2\x12.brood.v1.ExecInfoR\x05execs\"\xda\x01\n" +
 	"\bExecInfo\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x12\n" +
 	"\x04argv\x18\x02 \x03(\tR\x04argv\x12\x10\n" +
@@ -1202,7 +1212,8 @@ const file_brood_v1_exec_proto_rawDesc = "" +
 	"\x03pid\x18\x04 \x01(\rR\x03pid\x129\n" +
 	"\n" +
 	"started_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12&\n" +
-	"\x04exit\x18\x06 \x01(\v2\x12.brood.v1.ExecExitR\x04exit2\xef\x03\n" +
+	"\x04exit\x18\x06 \x01(\v2\x12.brood.v1.ExecExitR\x04exit\x12\x1a\n" +
+	"\battached\x18\a \x01(\bR\battached2\xef\x03\n" +
 	"\vExecService\x124\n" +
 	"\x04Exec\x12\x15.brood.v1.ExecRequest\x1a\x13.brood.v1.ExecEvent0\x01\x12@\n" +
 	"\n" +

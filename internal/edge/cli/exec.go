@@ -29,7 +29,7 @@ type execFlags struct {
 func (f *execFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVarP(&f.stdin, "stdin", "i", false, "pass standard input to the command")
 	flags.BoolVarP(&f.tty, "tty", "t", false, "give it a terminal; implies --stdin")
-	flags.BoolVarP(&f.detach, "detach", "d", false, "return as soon as it runs, and print its id")
+	flags.BoolVarP(&f.detach, "detach", "d", false, "return as soon as it runs, print its id, and let it run")
 	f.registerPlace(flags)
 }
 
@@ -60,7 +60,9 @@ func newExec(a *app) *cobra.Command {
 
 The exit code is the command's own: 128 and the signal's number when one ended
 it, 126 when it cannot be executed, 127 when it is not found, and 125 when brood
-failed. Signals are passed on to it. With --json what happens is written as
+failed. Signals are passed on to it. When this program goes away, the command is
+hung up after ten seconds (SIGHUP, then SIGKILL), unless --detach was given.
+"brood sb execs" lists what runs. With --json what happens is written as
 lines {"started":…}, {"stdout":…}, {"stderr":…}, {"exit":…}, with the data in
 base64.`,
 		Example: `  brood sb exec src -- ls -l /work
@@ -85,7 +87,8 @@ base64.`,
 		if f.detach && o.Stdin {
 			return wrongUse(cmd, "--detach leaves nobody to type: leave --stdin and --tty out")
 		}
-		return a.exec(cmd.Context(), name, o, f.detach)
+		o.Detach = f.detach
+		return a.exec(cmd.Context(), name, o)
 	}
 	return cmd
 }
@@ -103,8 +106,8 @@ func nameAndCommand(args []string) (string, []string) {
 }
 
 // exec runs a command and ends as it does.
-func (a *app) exec(ctx context.Context, name string, o client.ExecOptions, detach bool) error {
-	exit, err := a.watchExec(ctx, name, o, detach)
+func (a *app) exec(ctx context.Context, name string, o client.ExecOptions) error {
+	exit, err := a.watchExec(ctx, name, o)
 	switch {
 	case errs.Is(err, errs.Canceled):
 		return err
@@ -121,7 +124,7 @@ func (a *app) exec(ctx context.Context, name string, o client.ExecOptions, detac
 }
 
 // watchExec runs a command; no exit means that it was detached.
-func (a *app) watchExec(ctx context.Context, name string, o client.ExecOptions, detach bool) (*broodv1.ExecExit, error) {
+func (a *app) watchExec(ctx context.Context, name string, o client.ExecOptions) (*broodv1.ExecExit, error) {
 	starting, stop := interrupts(ctx)
 	defer stop()
 	c, err := a.dial(starting)
@@ -142,10 +145,10 @@ func (a *app) watchExec(ctx context.Context, name string, o client.ExecOptions, 
 	}
 	defer e.Close()
 	stop() // from here on signals are the command's
-	if err := a.showStarted(e, detach); err != nil {
+	if err := a.showStarted(e, o.Detach); err != nil {
 		return nil, err
 	}
-	if detach && e.ID() != "" {
+	if o.Detach && e.ID() != "" {
 		return nil, nil
 	}
 	return a.waitExec(ctx, e, o, signals)

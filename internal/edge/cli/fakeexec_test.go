@@ -49,6 +49,9 @@ func (s *fakeExecs) Exec(ctx context.Context, req *connect.Request[broodv1.ExecR
 		return stream.Send(&broodv1.ExecEvent{Event: &broodv1.ExecEvent_Exit{Exit: exit}})
 	}
 	s.f.log("exec %s in %s", e.id, b.name)
+	if req.Msg.GetDetach() {
+		return stream.Send(e.events[0])
+	}
 	return e.play(ctx, 0, stream.Send)
 }
 
@@ -247,4 +250,23 @@ func (s *fakeExecs) SignalExec(_ context.Context, req *connect.Request[broodv1.S
 		return nil, errs.New(errs.FailedPrecondition, "%w", err)
 	}
 	return connect.NewResponse(&broodv1.SignalExecResponse{}), nil
+}
+
+// ListExecs lists the commands, as they were started.
+func (s *fakeExecs) ListExecs(_ context.Context, req *connect.Request[broodv1.ListExecsRequest]) (*connect.Response[broodv1.ListExecsResponse], error) {
+	b, err := s.f.box(req.Msg.GetSandbox())
+	if err != nil {
+		return nil, err
+	}
+	s.f.mu.Lock()
+	defer s.f.mu.Unlock()
+	resp := &broodv1.ListExecsResponse{}
+	for _, id := range slices.Sorted(maps.Keys(b.execs)) {
+		e := b.execs[id]
+		e.mu.Lock()
+		last := e.events[len(e.events)-1]
+		resp.Execs = append(resp.Execs, &broodv1.ExecInfo{ExecId: id, Argv: e.cmd.Args, Pid: 7, Exit: last.GetExit()})
+		e.mu.Unlock()
+	}
+	return connect.NewResponse(resp), nil
 }

@@ -36,7 +36,7 @@ exit code is the shell's, 125 when brood failed.`,
 		if err != nil {
 			return err
 		}
-		return a.exec(cmd.Context(), args[0], o, false)
+		return a.exec(cmd.Context(), args[0], o)
 	}
 	return cmd
 }

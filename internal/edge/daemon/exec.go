@@ -6,9 +6,11 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"time"
 
 	"connectrpc.com/connect"
 	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	broodv1 "brood/api/brood/v1"
 	"brood/internal/base/errs"
@@ -19,8 +21,9 @@ import (
 
 type execService struct{ d *Daemon }
 
-// Exec starts a command and streams what it does. The command belongs to the
-// sandbox and goes on when the caller goes away.
+// Exec starts a command and streams what it does. Detached it goes on by
+// itself; otherwise the guest hangs it up when its caller has gone away and
+// nobody attaches again.
 func (s *execService) Exec(ctx context.Context, req *connect.Request[broodv1.ExecRequest], stream *connect.ServerStream[broodv1.ExecEvent]) error {
 	m := req.Msg
 	g, command, err := s.command(m)
@@ -32,6 +35,7 @@ func (s *execService) Exec(ctx context.Context, req *connect.Request[broodv1.Exe
 	defer cancel()
 	a, err := g.Exec(ctx, proto.ExecArgs{
 		ID: string(x), Command: command, Stdin: m.GetStdin(), TTY: m.GetTty(), Cols: uint16(m.GetCols()), Rows: uint16(m.GetRows()),
+		HangUp: !m.GetDetach(),
 	})
 	if code, ok := startFailure(err); ok {
 		return sendExit(stream, &broodv1.ExecExit{Code: code, Error: err.Error()})
@@ -205,7 +209,10 @@ func (s *execService) ListExecs(ctx context.Context, req *connect.Request[broodv
 	}
 	resp := &broodv1.ListExecsResponse{}
 	for _, x := range all {
-		m := &broodv1.ExecInfo{ExecId: x.ID, Argv: x.Argv, Tty: x.TTY, Pid: uint32(x.PID)}
+		m := &broodv1.ExecInfo{ExecId: x.ID, Argv: x.Argv, Tty: x.TTY, Pid: uint32(x.PID), Attached: x.Attached}
+		if x.Began != 0 {
+			m.StartedAt = timestamppb.New(time.Unix(0, x.Began))
+		}
 		if x.Exit != nil {
 			m.Exit = exitMessage(*x.Exit)
 		}

@@ -44,7 +44,8 @@ func (c *Client) End(ctx context.Context) error {
 }
 
 // Exec starts a program and attaches to it. Until somebody reads them, its
-// output buffers hold it back when they are full.
+// output buffers hold it back when they are full. With HangUp it is ended when
+// the attachment is closed and no other made within ten seconds.
 func (c *Client) Exec(ctx context.Context, a ExecArgs) (*Attachment, error) {
 	a.Attach = true
 	return c.attach(ctx, proto.OpExec, a, AttachArgs{ID: a.ID})

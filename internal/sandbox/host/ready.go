@@ -111,7 +111,7 @@ func (p Probe) try(ctx context.Context, g *guest.Client) error {
 // run runs a program in a sandbox; its output is dropped.
 func run(ctx context.Context, g *guest.Client, argv []string) error {
 	x := id.NewExec()
-	a, err := g.Exec(ctx, proto.ExecArgs{ID: string(x), Command: proto.Command{Argv: argv}})
+	a, err := g.Exec(ctx, proto.ExecArgs{ID: string(x), Command: proto.Command{Argv: argv}, HangUp: true})
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"io"
 	"sync"
+	"time"
 
 	"brood/internal/base/errs"
 	"brood/internal/base/life"
@@ -29,7 +30,7 @@ func (x *exec) attach(from [2]uint64) (*attachment, proto.AttachResult, error) {
 	}
 	x.attached = a
 	x.impatient = false
-	x.changed()
+	x.looked()
 	return a, proto.AttachResult{PID: x.child.pid, Stdout: a.sent[0], Stderr: a.sent[1], Stdin: x.stdinN}, nil
 }
 
@@ -38,9 +39,9 @@ func (x *exec) detach(a *attachment) {
 	defer x.mu.Unlock()
 	a.gone = true
 	if x.attached == a {
-		x.attached = nil
+		x.attached, x.left = nil, time.Now()
 	}
-	x.changed()
+	x.looked()
 }
 
 // step is what an attachment has to do next: send wire unless it is empty,

@@ -11,10 +11,10 @@ import (
 	"brood/internal/sandbox/guest/proto"
 )
 
-// unattachedPatience is how long a program with a full output buffer waits
-// for a host when none is attached. After that its oldest output is dropped:
-// long enough for a daemon to start again, short enough that what nobody
-// reads does not hold a program for ever.
+// unattachedPatience is how long a program with a full output buffer, one that
+// is not hung up when nobody is attached, waits for a host. After that its
+// oldest output is dropped: long enough for a daemon to start again, short
+// enough that what nobody reads does not hold a program for ever.
 const unattachedPatience = 60 * time.Second
 
 // exec is a program started beside the main command. It outlives the streams
@@ -22,9 +22,11 @@ const unattachedPatience = 60 * time.Second
 type exec struct {
 	id    string
 	argv  []string
+	began time.Time
 	child *child
 	tty   *os.File // the terminal's server side, or nil
 	pumps []*pump
+	keep  bool // nobody need be attached: it was started to be left alone
 
 	input     chan struct{} // a semaphore: one write to stdin at a time
 	mu        sync.Mutex    // guards what follows; never held over a wait
@@ -33,9 +35,11 @@ type exec struct {
 	stdin     *os.File // nil: none, or closed
 	stdinN    uint64
 	attached  *attachment
-	impatient bool // unattachedPatience has passed
-	discard   bool // nobody will ever read: drop all output
-	finished  bool // the program ended and all it wrote is in the buffers
+	left      time.Time     // since when nobody is attached
+	looks     chan struct{} // closed and replaced when attached, discard or finished changes
+	impatient bool          // unattachedPatience has passed, or it was hung up
+	discard   bool          // nobody will ever read: drop all output
+	finished  bool          // the program ended and all it wrote is in the buffers
 }
 
 // attachment is one stream that looks at an exec.
@@ -55,7 +59,7 @@ func (x *exec) info() proto.ExecInfo {
 	defer x.mu.Unlock()
 	i := proto.ExecInfo{
 		ID: x.id, PID: x.child.pid, Argv: x.argv, TTY: x.tty != nil, Attached: x.attached != nil,
-		Stdin: x.stdinN, Stdout: x.out[0].end, Stderr: x.out[1].end,
+		Began: x.began.UnixNano(), Stdin: x.stdinN, Stdout: x.out[0].end, Stderr: x.out[1].end,
 	}
 	if x.finished {
 		i.Exit = x.child.exited()
@@ -89,7 +93,7 @@ func (x *exec) watch(ctx context.Context) {
 	x.mu.Lock()
 	x.finished = true
 	stdin := x.takeStdin()
-	x.changed()
+	x.looked()
 	x.mu.Unlock()
 	closeQuietly(stdin)
 	if x.tty != nil {
@@ -107,7 +111,7 @@ func (x *exec) release() {
 	x.attached = nil
 	x.out = [2]ring{{start: x.out[0].end, end: x.out[0].end, acked: x.out[0].end}, {start: x.out[1].end, end: x.out[1].end, acked: x.out[1].end}}
 	stdin := x.takeStdin()
-	x.changed()
+	x.looked()
 	x.mu.Unlock()
 	closeQuietly(stdin)
 }
@@ -164,7 +168,7 @@ func (s execSink) wait(ctx context.Context) error {
 	s.x.mu.Lock()
 	change := s.x.change
 	var patience <-chan time.Time
-	if s.x.attached == nil {
+	if s.x.attached == nil && s.x.keep {
 		timer := time.NewTimer(unattachedPatience)
 		defer timer.Stop()
 		patience = timer.C

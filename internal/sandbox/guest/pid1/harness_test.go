@@ -104,7 +104,7 @@ type box struct {
 	group *life.Group
 }
 
-func newBox(t *testing.T) *box {
+func newBox(t *testing.T, change ...func(*pid1.Config)) *box {
 	t.Helper()
 	b := &box{t: t, os: &testOS{hostname: "src"}, root: t.TempDir(), magic: make([]byte, proto.MagicSize)}
 	rand.Read(b.magic)
@@ -123,7 +123,11 @@ func newBox(t *testing.T) *box {
 	b.host, inside = socketpair(t)
 	channel, err := guest.OpenChannel(inside)
 	check(t, err)
-	s, err := pid1.New(pid1.Config{Channel: channel, Magic: b.magic, Logs: files, OS: b.os, Root: b.root})
+	cfg := pid1.Config{Channel: channel, Magic: b.magic, Logs: files, OS: b.os, Root: b.root}
+	for _, f := range change {
+		f(&cfg)
+	}
+	s, err := pid1.New(cfg)
 	check(t, err)
 	b.group = life.NewGroup(ctx)
 	b.group.Go("server", s.Serve)

@@ -174,7 +174,7 @@ func TestEnvironmentFillsInAndLaterWins(t *testing.T) {
 // Without anybody attached a full buffer holds the program only for a while;
 // whoever attaches is told where the output begins that is left.
 func TestImpatientExecDropsItsOldestOutput(t *testing.T) {
-	x := &exec{id: "x", child: &child{pid: 7, done: make(chan struct{})}, change: make(chan struct{})}
+	x := &exec{id: "x", child: &child{pid: 7, done: make(chan struct{})}, change: make(chan struct{}), looks: make(chan struct{})}
 	sink := execSink{x, 0}
 	p := make([]byte, pumpBuffer)
 	for sink.room() >= len(p) {

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -141,7 +142,11 @@ func (s *Server) startExec(ctx context.Context, a proto.ExecArgs) (*exec, error)
 	if !validID(a.ID) {
 		return nil, errs.New(errs.InvalidArgument, "exec id %.80q is not valid: use 1 to 64 of a-z, A-Z, 0-9, '-' and '_'", a.ID)
 	}
-	x := &exec{id: a.ID, argv: a.Argv, change: make(chan struct{}), input: make(chan struct{}, 1)}
+	now := time.Now()
+	x := &exec{
+		id: a.ID, argv: a.Argv, keep: !a.HangUp, began: now, left: now,
+		change: make(chan struct{}), looks: make(chan struct{}), input: make(chan struct{}, 1),
+	}
 	if err := s.reserve(x.id); err != nil {
 		return nil, err
 	}
@@ -153,6 +158,9 @@ func (s *Server) startExec(ctx context.Context, a proto.ExecArgs) (*exec, error)
 		s.group.Go("exec output", func(ctx context.Context) error { p.run(ctx); return nil })
 	}
 	s.group.Go("exec end", func(ctx context.Context) error { x.watch(ctx); return nil })
+	if !x.keep {
+		s.group.Go("exec hang-up", func(ctx context.Context) error { s.awaitHangUp(ctx, x); return nil })
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.execs[x.id] = x

@@ -38,6 +38,9 @@ type Config struct {
 	// PID 1 needs it: its reads cannot be interrupted, so that Serve would
 	// wait for the host's next word.
 	Exit func()
+	// HangUpGrace is how long an exec that is to be hung up waits for
+	// somebody to attach again; 0 = 10 s.
+	HangUpGrace time.Duration
 }
 
 // Server is the state of one sandbox.
@@ -45,6 +48,7 @@ type Server struct {
 	cfg      Config
 	boot     time.Time
 	link     *link
+	host     *presence
 	gate     *gate
 	children *children
 	log      *logs.Writer
@@ -75,9 +79,12 @@ func New(cfg Config) (*Server, error) {
 	if len(cfg.Magic) != proto.MagicSize {
 		return nil, errs.New(errs.InvalidArgument, "magic has %d bytes; %d are needed", len(cfg.Magic), proto.MagicSize)
 	}
+	if cfg.HangUpGrace == 0 {
+		cfg.HangUpGrace = hangUpGrace
+	}
 	s := &Server{
 		cfg: cfg, boot: time.Now(),
-		link: newLink(cfg.Channel, cfg.Magic), gate: newGate(),
+		link: newLink(cfg.Channel, cfg.Magic), gate: newGate(), host: newPresence(),
 		children: &children{os: cfg.OS, all: cfg.ReapAll, live: map[int]*child{}},
 		requests: make(chan struct{}, maxRequests),
 		freezing: make(chan struct{}, 1), stopped: make(chan struct{}),
@@ -130,10 +137,15 @@ func (s *Server) session(ctx context.Context, conn *session) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for {
+	defer s.host.set(time.Time{})
+	for here := false; ; {
 		st, err := mux.AcceptStream()
 		if err != nil {
 			break
+		}
+		if !here { // a session without a word is how a host takes leave
+			here = true
+			s.host.set(time.Now())
 		}
 		s.group.Go("request", func(context.Context) error {
 			s.serveStream(ctx, conn.epoch, st)

@@ -95,6 +95,9 @@ type ExecArgs struct {
 	Cols   uint16 `json:"cols,omitempty"`
 	Rows   uint16 `json:"rows,omitempty"`
 	Attach bool   `json:"attach,omitempty"` // the stream goes on as Attach from the start
+	// HangUp ends it when the host is there and nobody has attached for a
+	// while; without, it runs on for itself.
+	HangUp bool `json:"hang_up,omitempty"`
 }
 
 // AttachArgs continues an exec's output at offsets.
@@ -122,6 +125,7 @@ type ExecInfo struct {
 	Argv     []string    `json:"argv,omitempty"`
 	TTY      bool        `json:"tty,omitempty"`
 	Attached bool        `json:"attached,omitempty"`
+	Began    int64       `json:"began_ns,omitempty"` // by the sandbox's clock
 	Stdin    uint64      `json:"stdin"`
 	Stdout   uint64      `json:"stdout"`
 	Stderr   uint64      `json:"stderr"`
