@@ -46,7 +46,7 @@ func (a *app) serveCache(ctx context.Context, c server.Config, size string) erro
 	}
 	c.MaxBytes, c.Token = int64(most), os.Getenv("BROOD_CACHE_TOKEN")
 	if c.Dir == "" {
-		h, err := a.dir()
+		h, err := a.ownDir()
 		if err != nil {
 			return err
 		}

@@ -88,6 +88,15 @@ func (a *app) dir() (*home.Home, error) {
 	return homeAt(dir)
 }
 
+// ownDir is dir for a command that writes there.
+func (a *app) ownDir() (*home.Home, error) {
+	h, err := a.dir()
+	if err != nil {
+		return nil, err
+	}
+	return h, home.Claim(h.Dir())
+}
+
 func homeAt(dir string) (*home.Home, error) {
 	abs, err := absolute(dir)
 	if err != nil {

@@ -48,7 +48,7 @@ func (f *runFlags) access() (cacheAccess, error) {
 
 // cacheDir is where a machine's results are.
 func (a *app) cacheDir() (string, error) {
-	h, err := a.dir()
+	h, err := a.ownDir()
 	if err != nil {
 		return "", err
 	}

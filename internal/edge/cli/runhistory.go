@@ -17,7 +17,7 @@ const platform = runtime.GOOS + "/" + runtime.GOARCH
 
 // openHistory opens the history of this home.
 func (a *app) openHistory(ctx context.Context) (*history.History, error) {
-	h, err := a.dir()
+	h, err := a.ownDir()
 	if err != nil {
 		return nil, err
 	}

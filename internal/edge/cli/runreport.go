@@ -47,7 +47,7 @@ func (a *app) summaryFile(f runFlags, r *orchestrator.Report) (string, error) {
 	if f.summarize != "-" {
 		return f.summarize, nil
 	}
-	h, err := a.dir()
+	h, err := a.ownDir()
 	if err != nil {
 		return "", err
 	}
