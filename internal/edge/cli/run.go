@@ -253,5 +253,5 @@ func (a *app) noTask(f runFlags, err error) error {
 	if near := root.SuggestionsFor(a.shorthand); len(near) > 0 {
 		hint += ", did you mean " + strings.Join(near, " or ")
 	}
-	return errs.New(errs.CodeOf(err), "%s; as a task: %w", hint, err)
+	return errs.New(errs.InvalidArgument, "%s; as a task: %w", hint, err)
 }

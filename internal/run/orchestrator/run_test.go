@@ -190,7 +190,7 @@ func TestOutputIsBatchedAndBounded(t *testing.T) {
 			return 0
 		}
 		w.commands["p#b"] = func(_ context.Context, _ int, out io.Writer) int {
-			for range 300_000 {
+			for range 100_000 {
 				fmt.Fprint(out, line)
 			}
 			return 0
@@ -200,7 +200,7 @@ func TestOutputIsBatchedAndBounded(t *testing.T) {
 			t.Errorf("%d events for a second of output", n)
 		}
 		w.run(t, t.Context(), nil, "b")
-		if got := w.text("p#b"); got != strings.Repeat(line, 300_000) {
+		if got := w.text("p#b"); got != strings.Repeat(line, 100_000) {
 			t.Errorf("%d bytes seen", len(got))
 		}
 		for _, o := range oneOf[orchestrator.Output](w) {
@@ -209,7 +209,7 @@ func TestOutputIsBatchedAndBounded(t *testing.T) {
 			}
 		}
 		for _, s := range w.store {
-			if s.task == "p#b" && s.log != strings.Repeat(line, 300_000) {
+			if s.task == "p#b" && s.log != strings.Repeat(line, 100_000) {
 				t.Errorf("%d bytes saved", len(s.log))
 			}
 		}
