@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -43,12 +44,17 @@ func (s *service) Read(r *bytestream.ReadRequest, stream bytestream.ByteStream_R
 	if !n.Zstd {
 		return wire(pour(to, from))
 	}
+	// The encoder writes block by block, each far smaller than a message.
+	whole := bufio.NewWriterSize(to, piece)
 	e := newPacker()
-	e.Reset(to)
+	e.Reset(whole)
 	if err := pour(e, from); err != nil {
 		return wire(err)
 	}
-	return wire(e.Close())
+	if err := e.Close(); err != nil {
+		return wire(err)
+	}
+	return wire(whole.Flush())
 }
 
 // pour copies in pieces of one size, whatever the two sides would like.
