@@ -85,8 +85,9 @@ func (h *Host) adoptOne(ctx context.Context, e *entry, runs bool) error {
 	switch sb.State {
 	case sandbox.Provisioning, sandbox.Deleting:
 		h.p.Log.Info("remove what was half made", "sandbox", sb.Name, "state", sb.State.String())
-		if err := h.discard(ctx, e); err != nil {
-			return err
+		if err := h.remove(ctx, e); err != nil {
+			h.p.Log.Error("it is tried again", "sandbox", sb.Name, "error", err)
+			return nil
 		}
 		h.forget(e)
 		return nil
@@ -94,11 +95,12 @@ func (h *Host) adoptOne(ctx context.Context, e *entry, runs bool) error {
 		return nil
 	}
 	if !runs {
-		return h.fail(e, "its processes ended while no daemon was there to see it")
+		h.logged(h.fail(e, "its processes ended while no daemon was there to see it"))
+		return nil
 	}
 	if err := h.takeOver(ctx, e); err != nil {
 		h.p.Log.Warn("a sandbox does not answer", "sandbox", sb.Name, "error", err)
-		return h.fail(e, "it runs, but its guest program does not answer: "+err.Error())
+		h.logged(h.fail(e, "it runs, but its guest program does not answer: "+err.Error()))
 	}
 	return nil
 }
@@ -122,7 +124,8 @@ func (h *Host) takeOver(ctx context.Context, e *entry) error {
 	return nil
 }
 
-// fail says that a sandbox ended by itself.
+// fail says that a sandbox ended by itself. What cannot be written down, on a
+// full disk, the next daemon sees too.
 func (h *Host) fail(e *entry, reason string) error {
 	e.change(func(sb *Sandbox) { sb.State, sb.Reason = sandbox.Failed, reason })
 	return h.save(e)

@@ -63,7 +63,7 @@ func (h *Host) Create(ctx context.Context, p CreateParams) (_ Sandbox, err error
 	defer release()
 	var undo life.Undo
 	defer undo.Run(ctx, &err)
-	undo.Do(func(context.Context) error { h.forget(e); return nil })
+	undo.Do(func(context.Context) error { h.forgetRemoved(e); return nil })
 
 	p.Progress("preparing", rec.Image, 0, 0)
 	img, let, err := h.p.Images.Use(ctx, rec.Image, image.Options{
@@ -79,19 +79,16 @@ func (h *Host) Create(ctx context.Context, p CreateParams) (_ Sandbox, err error
 		fillCommand(&sb.Command, img.Config)
 	})
 	let() // from here on the sandbox is seen to stand on it
-	started := false
-	undo.Do(func(ctx context.Context) error {
-		if started && p.KeepFailed {
-			return h.keepFailed(e, err)
-		}
-		return h.discard(ctx, e)
-	})
+	undo.Do(func(ctx context.Context) error { return h.remove(ctx, e) })
 	if err := h.boot(ctx, e, p); err != nil {
 		return Sandbox{}, err
 	}
-	started = true
 	if err := h.awaitReady(ctx, e, p); err != nil {
-		return Sandbox{}, err
+		if !p.KeepFailed || ctx.Err() != nil {
+			return Sandbox{}, err
+		}
+		undo.Keep()
+		return Sandbox{}, h.keep(e, err)
 	}
 	undo.Keep()
 	p.Progress("ready", "", 0, 0)
@@ -231,19 +228,10 @@ func (e *entry) magic() string {
 	return e.rec.Magic
 }
 
-// keepFailed leaves a sandbox that did not become ready for a look.
-func (h *Host) keepFailed(e *entry, why error) error {
-	e.change(func(sb *Sandbox) {
-		if why != nil {
-			sb.Reason = why.Error()
-		}
-		sb.State = sandbox.Failed
-	})
-	h.mu.Lock()
-	h.names[e.rec.Name] = e
-	h.mu.Unlock()
-	e.mu.Lock()
-	e.gone = false
-	e.mu.Unlock()
-	return h.save(e)
+// keep leaves a sandbox that did not become ready as it is, for a look.
+func (h *Host) keep(e *entry, why error) error {
+	e.change(func(sb *Sandbox) { sb.Reason = "not ready: " + why.Error() })
+	name := e.view().Name
+	err := fmt.Errorf("%w (it is kept: look at it with `brood sb logs %s`, and remove it with `brood sb rm %s`)", why, name, name)
+	return errors.Join(err, h.save(e))
 }

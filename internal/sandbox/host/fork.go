@@ -64,14 +64,14 @@ func (h *Host) Fork(ctx context.Context, p ForkParams) (_ Forked, err error) {
 	defer release()
 	var undo life.Undo
 	defer undo.Run(ctx, &err)
-	undo.Do(func(context.Context) error { h.forget(e); return nil })
+	undo.Do(func(context.Context) error { h.forgetRemoved(e); return nil })
 	free, err := h.slot(ctx)
 	if err != nil {
 		return Forked{}, err
 	}
 	defer free()
 	began := time.Now()
-	undo.Do(func(ctx context.Context) error { return h.discard(ctx, e) })
+	undo.Do(func(ctx context.Context) error { return h.remove(ctx, e) })
 	if err := h.resume(ctx, e, p, cp, from); err != nil {
 		return Forked{}, fmt.Errorf("fork %s into %s: %w", p.Checkpoint, p.Name, err)
 	}

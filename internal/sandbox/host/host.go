@@ -69,7 +69,8 @@ type entry struct {
 	used  time.Time     // last use by a caller, for the idle timeout
 	users int           // uses that go on: streams of execs, copies, logs
 	stop  context.CancelFunc
-	gone  bool // removed: an operation that waited for busy finds it so
+	stuck time.Time // when its removal failed; zero: it did not
+	gone  bool      // removed: an operation that waited for busy finds it so
 }
 
 func newEntry(rec record) *entry {

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,8 +12,10 @@ import (
 
 	"brood/internal/base/errs"
 	"brood/internal/base/id"
+	"brood/internal/base/life"
 	"brood/internal/sandbox"
 	"brood/internal/sandbox/guest"
+	"brood/internal/sandbox/guest/logs"
 	"brood/internal/sandbox/guest/proto"
 )
 
@@ -33,7 +36,8 @@ const probePeriod = 100 * time.Millisecond
 
 // WaitReady returns when every probe of a sandbox has succeeded once.
 func (h *Host) WaitReady(ctx context.Context, name id.Name, probes []Probe, limit time.Duration) error {
-	if _, _, err := h.Guest(name); err != nil {
+	g, sb, err := h.Guest(name)
+	if err != nil {
 		return err
 	}
 	if limit <= 0 {
@@ -41,6 +45,8 @@ func (h *Host) WaitReady(ctx context.Context, name id.Name, probes []Probe, limi
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	ctx, release := h.whileItRuns(ctx, g, sb)
+	defer release()
 	for _, p := range probes {
 		if err := h.await(ctx, name, p); err != nil {
 			return err
@@ -54,7 +60,61 @@ func (h *Host) awaitReady(ctx context.Context, e *entry, p CreateParams) error {
 		return nil
 	}
 	p.Progress("waiting_for_services", "", 0, 0)
-	return h.WaitReady(ctx, e.view().Name, p.Probes, p.ReadyLimit)
+	err := h.WaitReady(ctx, e.view().Name, p.Probes, p.ReadyLimit)
+	if err != nil && !p.KeepFailed && ctx.Err() == nil {
+		err = fmt.Errorf("%w\nit is removed: to look at it, create it with --keep-on-failure", err)
+	}
+	return err
+}
+
+// whileItRuns returns a context that ends, with the reason as its cause, when
+// the sandbox's command does: what it serves will not come any more.
+func (h *Host) whileItRuns(ctx context.Context, g *guest.Client, sb Sandbox) (_ context.Context, release func()) {
+	ctx, end := context.WithCancelCause(ctx)
+	watch := life.NewGroup(ctx)
+	if len(sb.Command.Argv) > 0 {
+		watch.Go("the command's end", func(ctx context.Context) error {
+			// When it cannot be asked, the probes find out why.
+			if exit, err := g.WaitMain(ctx); err == nil {
+				end(errs.New(errs.FailedPrecondition, "%s%s", ended(exit), h.lastWords(sb.ID)))
+			}
+			return nil
+		})
+	}
+	return ctx, func() {
+		end(nil)
+		_ = watch.Wait() // it has no error
+	}
+}
+
+const (
+	lastLines = 10
+	lastBytes = 2 << 10
+)
+
+// lastWords are the last lines that a sandbox's command wrote, for a message.
+func (h *Host) lastWords(sb id.Sandbox) string {
+	r, err := logs.Open(h.files(sb).logs())
+	if err != nil {
+		return ""
+	}
+	defer r.Close()
+	if r.Tail(lastLines) != nil {
+		return ""
+	}
+	var text []byte
+	for {
+		e, err := r.Next()
+		if err != nil {
+			break
+		}
+		text = append(text, e.Data...)
+		text = text[max(0, len(text)-lastBytes):]
+	}
+	if text = bytes.TrimSpace(text); len(text) == 0 {
+		return " and wrote nothing"
+	}
+	return "; the last it wrote:\n" + string(text)
 }
 
 // await tries a probe until it succeeds or the sandbox is no longer there.
@@ -71,9 +131,13 @@ func (h *Host) await(ctx context.Context, name id.Name, p Probe) error {
 		if sb.State != sandbox.Running {
 			return errs.New(errs.FailedPrecondition, "sandbox %s is %s before it was ready%s", name, sb.State, because(sb.Reason))
 		}
-		if !sleep(ctx, probePeriod) {
-			return errs.New(errs.DeadlineExceeded, "sandbox %s was not ready in time: %s: %w", name, p, why)
+		if sleep(ctx, probePeriod) {
+			continue
 		}
+		if over := context.Cause(ctx); !errs.Is(over, errs.DeadlineExceeded) {
+			return fmt.Errorf("sandbox %s was not ready (%s): %w", name, p, over)
+		}
+		return errs.New(errs.DeadlineExceeded, "sandbox %s was not ready in time: %s: %w", name, p, why)
 	}
 }
 

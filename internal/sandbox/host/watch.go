@@ -97,11 +97,12 @@ func (h *Host) logged(err error) {
 // an owner's death should not leave sandboxes for long.
 const expirePeriod = time.Second
 
-// expire removes what has outlived its time, its use or its owner.
+// expire removes what has outlived its time, its use or its owner, and what
+// could not be removed when it was to go.
 func (h *Host) expire(ctx context.Context) error {
 	for sleep(ctx, expirePeriod) {
 		for _, name := range h.due(time.Now()) {
-			h.p.Log.Info("a sandbox's time is over", "sandbox", name)
+			h.p.Log.Info("remove a sandbox whose time is over, or whose removal failed", "sandbox", name)
 			if err := h.Delete(ctx, name); !errs.Is(err, errs.NotFound) {
 				h.logged(err)
 			}
@@ -121,13 +122,14 @@ func (h *Host) due(now time.Time) []id.Name {
 	var all []id.Name
 	for _, e := range entries {
 		e.mu.Lock()
-		sb, used, users := e.rec.Sandbox, e.used, e.users
+		sb, used, users, stuck := e.rec.Sandbox, e.used, e.users, e.stuck
 		e.mu.Unlock()
 		settled := sb.State != sandbox.Provisioning && sb.State != sandbox.Deleting
 		over := !sb.ExpiresAt.IsZero() && now.After(sb.ExpiresAt) ||
 			sb.IdleTimeout > 0 && users == 0 && now.Sub(used) > sb.IdleTimeout ||
 			sb.Owner != nil && !alive(*sb.Owner)
-		if settled && over {
+		again := !stuck.IsZero() && now.Sub(stuck) >= deleteAgain
+		if settled && over || again {
 			all = append(all, sb.Name)
 		}
 	}
