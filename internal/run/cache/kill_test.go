@@ -64,6 +64,9 @@ func child(dir string) {
 			fmt.Println(err)
 			os.Exit(1)
 		}
+		if n == 0 {
+			fmt.Println("one round is done")
+		}
 	}
 }
 
@@ -87,10 +90,17 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	for round := range 15 {
 		c := exec.Command(os.Args[0], "-test.run", "^$")
 		c.Env = append(os.Environ(), "CACHE_TEST_CHILD="+dir)
-		if err := c.Start(); err != nil {
+		out, err := c.StdoutPipe()
+		if err == nil {
+			err = c.Start()
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
-		time.AfterFunc(time.Duration(20+rand.IntN(250))*time.Millisecond, func() { _ = c.Process.Kill() })
+		if _, err := out.Read(make([]byte, 100)); err != nil { // it has begun
+			t.Fatal(err)
+		}
+		time.AfterFunc(time.Duration(rand.IntN(250))*time.Millisecond, func() { _ = c.Process.Kill() })
 		if err := c.Wait(); err == nil || c.ProcessState.ExitCode() >= 0 {
 			t.Fatalf("the child ended by itself: %v", c.ProcessState)
 		}
