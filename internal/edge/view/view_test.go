@@ -122,7 +122,6 @@ func TestLive(t *testing.T) {
 // screen is what a terminal shows of a text that goes up and clears.
 func screen(text string) string {
 	var lines []string
-	line := ""
 	for len(text) > 0 {
 		var up int
 		if n, _ := fmt.Sscanf(text, "\r\x1b[%dA\x1b[J", &up); n == 1 {
@@ -134,8 +133,8 @@ func screen(text string) string {
 		if i < 0 {
 			break
 		}
-		line, text = text[:i], text[i+1:]
-		lines = append(lines, line)
+		lines = append(lines, text[:i])
+		text = text[i+1:]
 	}
 	return strings.Join(lines, "\n") + "\n"
 }

@@ -15,7 +15,7 @@ import (
 func TestReportFiles(t *testing.T) {
 	w := newWorld()
 	w.commands["p#a"] = exits(3)
-	r := w.run(t, t.Context(), nil, "a", "b: a", "c")
+	r := w.run(t.Context(), t, nil, "a", "b: a", "c")
 	var b bytes.Buffer
 	if err := r.WriteTrace(&b); err != nil {
 		t.Fatal(err)

@@ -23,14 +23,14 @@ func TestSecondRunIsCached(t *testing.T) {
 		fmt.Fprint(out, "ö")
 		return 0
 	}
-	r := w.run(t, t.Context(), nil, "a", "b: a")
+	r := w.run(t.Context(), t, nil, "a", "b: a")
 	if got := statuses(r); got != "a=success b=success" || !r.OK() {
 		t.Errorf("first: %s", got)
 	}
 	if w.recorded != r {
 		t.Error("the run is not recorded")
 	}
-	r = w.run(t, t.Context(), nil, "a", "b: a")
+	r = w.run(t.Context(), t, nil, "a", "b: a")
 	if got := statuses(r); got != "a=cached b=cached" || len(w.ran) > 0 {
 		t.Errorf("second: %s, ran %v", got, w.ran)
 	}
@@ -50,7 +50,7 @@ func TestSecondRunIsCached(t *testing.T) {
 func TestFailure(t *testing.T) {
 	w := newWorld()
 	w.commands["p#a"] = exits(3)
-	r := w.run(t, t.Context(), nil, "a", "b: a", "c: b", "d")
+	r := w.run(t.Context(), t, nil, "a", "b: a", "c: b", "d")
 	if got := statuses(r); got != "a=failed b=skipped c=skipped d=success" || r.OK() {
 		t.Errorf("%s", got)
 	}
@@ -62,7 +62,7 @@ func TestFailure(t *testing.T) {
 	if got := r.Finished.Failures; !reflect.DeepEqual(got, []id.Task{"p#a"}) {
 		t.Errorf("failures %v", got)
 	}
-	r = w.run(t, t.Context(), func(c *orchestrator.Config) { c.Continue = "always" }, "a", "b: a")
+	r = w.run(t.Context(), t, func(c *orchestrator.Config) { c.Continue = "always" }, "a", "b: a")
 	if got := statuses(r); got != "a=failed b=success" {
 		t.Errorf("always: %s", got)
 	}
@@ -77,16 +77,16 @@ func TestRetry(t *testing.T) {
 		fmt.Fprintf(out, "try %d\n", attempt)
 		return max(0, 3-attempt)
 	}
-	r := w.run(t, t.Context(), func(c *orchestrator.Config) { c.Retries = 2 }, "a")
+	r := w.run(t.Context(), t, func(c *orchestrator.Config) { c.Retries = 2 }, "a")
 	if got := statuses(r); got != "a=success" || r.Ended[0].Attempts != 3 || len(oneOf[orchestrator.Retrying](w)) != 2 {
 		t.Errorf("%s %+v", got, r.Ended)
 	}
-	r = w.run(t, t.Context(), nil, "a")
+	r = w.run(t.Context(), t, nil, "a")
 	if got := w.text("p#a"); got != "try 3\n" || !r.OK() {
 		t.Errorf("the output of the last attempt is saved, got %q", got)
 	}
 	w.store = map[run.Key]*stored{}
-	r = w.run(t, t.Context(), func(c *orchestrator.Config) { c.Past = map[id.Task]orchestrator.Past{"p#a": {Flaky: true}} }, "a")
+	r = w.run(t.Context(), t, func(c *orchestrator.Config) { c.Past = map[id.Task]orchestrator.Past{"p#a": {Flaky: true}} }, "a")
 	if r.Ended[0].Attempts != 2 || r.Ended[0].Status != run.Failed {
 		t.Errorf("a flaky task has one retry: %+v", r.Ended)
 	}
@@ -96,7 +96,7 @@ func TestNotSaved(t *testing.T) {
 	w := newWorld()
 	w.changed["p#a"] = true
 	w.noKey["p#x"] = true
-	r := w.run(t, t.Context(), nil, "a", "b: a", "x", "y: x")
+	r := w.run(t.Context(), t, nil, "a", "b: a", "x", "y: x")
 	if got := statuses(r); got != "a=success b=success x=success y=success" || len(w.store) != 0 {
 		t.Errorf("%s, saved %v", got, w.store)
 	}
@@ -112,21 +112,21 @@ func TestNotSaved(t *testing.T) {
 func TestGeneratorThatIsNotCached(t *testing.T) {
 	w := newWorld()
 	uncached := func(c *orchestrator.Config) { c.Tasks[0].Cache = false }
-	w.run(t, t.Context(), uncached, "gen", "a: gen", "b: a")
-	if r := w.run(t, t.Context(), uncached, "gen", "a: gen", "b: a"); statuses(r) != "a=cached b=cached gen=success" {
+	w.run(t.Context(), t, uncached, "gen", "a: gen", "b: a")
+	if r := w.run(t.Context(), t, uncached, "gen", "a: gen", "b: a"); statuses(r) != "a=cached b=cached gen=success" {
 		t.Errorf("nothing changed: %s", statuses(r))
 	}
 	w.changed["p#b"] = true
-	if r := w.run(t, t.Context(), uncached, "gen", "a: gen", "b: a"); statuses(r) != "a=cached b=success gen=success" {
+	if r := w.run(t.Context(), t, uncached, "gen", "a: gen", "b: a"); statuses(r) != "a=cached b=success gen=success" {
 		t.Errorf("it wrote an input of b: %s", statuses(r))
 	}
 }
 
 func TestDamagedHitRuns(t *testing.T) {
 	w := newWorld()
-	w.run(t, t.Context(), nil, "a", "b: a")
+	w.run(t.Context(), t, nil, "a", "b: a")
 	w.broken["p#a"] = true
-	r := w.run(t, t.Context(), nil, "a", "b: a")
+	r := w.run(t.Context(), t, nil, "a", "b: a")
 	if got := statuses(r); got != "a=success b=cached" || len(oneOf[orchestrator.Warning](w)) != 1 {
 		t.Errorf("%s %v", got, w.events)
 	}
@@ -143,7 +143,7 @@ func TestAbort(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		began := time.Now()
-		r := w.run(t, ctx, nil, "a", "b: a", "c")
+		r := w.run(ctx, t, nil, "a", "b: a", "c")
 		if got := statuses(r); got != "a=aborted b=aborted c=success" || r.Finished.Status != run.Aborted {
 			t.Errorf("%s", got)
 		}
@@ -167,7 +167,7 @@ func TestStuckListenerDoesNotHoldTheAbort(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		began := time.Now()
-		r := w.run(t, ctx, func(c *orchestrator.Config) {
+		r := w.run(ctx, t, func(c *orchestrator.Config) {
 			c.Listen = func(time.Time, orchestrator.Event) { <-free }
 		}, "a")
 		if r.Finished.Status != run.Aborted || time.Since(began) > time.Minute+5*time.Second {
@@ -195,11 +195,11 @@ func TestOutputIsBatchedAndBounded(t *testing.T) {
 			}
 			return 0
 		}
-		w.run(t, t.Context(), nil, "a")
+		w.run(t.Context(), t, nil, "a")
 		if n := len(oneOf[orchestrator.Output](w)); n < 8 || n > 12 {
 			t.Errorf("%d events for a second of output", n)
 		}
-		w.run(t, t.Context(), nil, "b")
+		w.run(t.Context(), t, nil, "b")
 		if got := w.text("p#b"); got != strings.Repeat(line, 100_000) {
 			t.Errorf("%d bytes seen", len(got))
 		}
@@ -227,7 +227,7 @@ func TestPersistentIsStoppedWithTheRun(t *testing.T) {
 			time.Sleep(time.Second)
 			return 0
 		}
-		r := w.run(t, t.Context(), func(c *orchestrator.Config) {
+		r := w.run(t.Context(), t, func(c *orchestrator.Config) {
 			c.Tasks[0].Persistent, c.Tasks[0].Cache, c.Tasks[0].Requested = true, false, false
 		}, "server", "test")
 		if got := statuses(r); got != "server=success test=success" {
@@ -246,13 +246,13 @@ func TestNestedRunIsRefused(t *testing.T) {
 func TestCriticalPathAndSlowest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		for task, took := range map[id.Task]time.Duration{"p#a": 1, "p#b": 5, "p#c": 2, "p#d": 4} {
+		for task, took := range map[id.Task]time.Duration{"p#a": time.Second, "p#b": 5 * time.Second, "p#c": 2 * time.Second, "p#d": 4 * time.Second} {
 			w.commands[task] = func(context.Context, int, io.Writer) int {
-				time.Sleep(took * time.Second)
+				time.Sleep(took)
 				return 0
 			}
 		}
-		r := w.run(t, t.Context(), nil, "a", "b: a", "c: a", "d: c")
+		r := w.run(t.Context(), t, nil, "a", "b: a", "c: a", "d: c")
 		f := r.Finished
 		if want := []orchestrator.Step{{Task: "p#a", TookMS: 1000}, {Task: "p#c", TookMS: 2000}, {Task: "p#d", TookMS: 4000}}; !reflect.DeepEqual(f.CriticalPath, want) {
 			t.Errorf("critical path %v", f.CriticalPath)

@@ -52,7 +52,7 @@ func (f *Finished) add(e *Ended) {
 
 func (r *Report) slowest() []Step {
 	persistent := map[id.Task]bool{}
-	for _, t := range r.Began.Tasks {
+	for _, t := range r.Tasks {
 		if t.Persistent {
 			persistent[t.Task] = true
 		}

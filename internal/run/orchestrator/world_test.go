@@ -139,7 +139,7 @@ func (w *world) Record(_ context.Context, r *orchestrator.Report) error {
 
 // run carries out a run of tasks in this world; each has its line as a name and
 // its dependencies: "b: a".
-func (w *world) run(t *testing.T, ctx context.Context, change func(*orchestrator.Config), lines ...string) *orchestrator.Report {
+func (w *world) run(ctx context.Context, t *testing.T, change func(*orchestrator.Config), lines ...string) *orchestrator.Report {
 	t.Helper()
 	w.ran, w.events = nil, nil
 	c := orchestrator.Config{
