@@ -37,7 +37,7 @@ type state struct {
 	undone   int32 // dependencies without an outcome
 	attempt  int
 	cause    int32 // the failure that keeps it from running; -1: none
-	unproven bool // something before it failed, or changed under it
+	unproven bool  // something before it failed, or changed under it
 	stopping bool
 	status   run.Status // set once final
 }
