@@ -44,7 +44,7 @@ func (c *Client) call(ctx context.Context, bytes int64, f func(context.Context) 
 		if !again || try == tries || ctx.Err() != nil || least > longPause {
 			return fmt.Errorf("cache %s: %w", c.address, fromRPC(ctx, err))
 		}
-		wait := max(least, pause/2+rand.N(pause/2))
+		wait := max(least, pause/2+rand.N(pause/2)) //nolint:gosec // jitter is no secret
 		pause *= 2
 		if err := waitFor(ctx, wait); err != nil {
 			return fmt.Errorf("cache %s: %w", c.address, err)

@@ -140,30 +140,35 @@ func loopback(hostport string) bool {
 }
 
 // packer lends an encoder. Fast: the network is what is spared, not the disk.
-func (c *Client) packer() *zstd.Encoder {
+func (c *Client) packer() (*zstd.Encoder, error) {
 	if e, ok := c.packers.Get().(*zstd.Encoder); ok {
-		return e
+		return e, nil
 	}
-	e, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(1<<20))
-	if err != nil {
-		panic(err) // the options are constants
-	}
-	return e
+	return NewPacker()
 }
 
-func (c *Client) unpacker() *zstd.Decoder {
+// NewPacker returns an encoder that starts no goroutine.
+func NewPacker() (*zstd.Encoder, error) {
+	e, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(1<<20))
+	if err != nil {
+		return nil, errs.New(errs.Internal, "zstd: %w", err)
+	}
+	return e, nil
+}
+
+func (c *Client) unpacker() (*zstd.Decoder, error) {
 	if d, ok := c.unpackers.Get().(*zstd.Decoder); ok {
-		return d
+		return d, nil
 	}
 	return NewUnpacker()
 }
 
 // NewUnpacker returns a decoder that starts no goroutine and uses bounded
 // memory, whatever it is given.
-func NewUnpacker() *zstd.Decoder {
+func NewUnpacker() (*zstd.Decoder, error) {
 	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(128<<20))
 	if err != nil {
-		panic(err) // the options are constants
+		return nil, errs.New(errs.Internal, "zstd: %w", err)
 	}
-	return d
+	return d, nil
 }

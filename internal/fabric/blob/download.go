@@ -144,7 +144,10 @@ func (c *Client) unpack(d Digest, r *rexec.BatchReadBlobsResponse_Response) ([]b
 
 // Unpack decompresses what should have size bytes, and not more.
 func Unpack(data []byte, size int64) ([]byte, error) {
-	d := NewUnpacker()
+	d, err := NewUnpacker()
+	if err != nil {
+		return nil, err
+	}
 	defer d.Close()
 	if err := d.Reset(bytes.NewReader(data)); err != nil {
 		return nil, errs.New(errs.DataLoss, "not zstd: %w", err)
@@ -246,8 +249,11 @@ func (r *streamReader) open() {
 	}}
 	r.body, r.cancel = in, cancel
 	if r.zstd {
-		d := r.c.unpacker()
-		if err := d.Reset(in); err != nil {
+		d, err := r.c.unpacker()
+		if err == nil {
+			err = d.Reset(in)
+		}
+		if err != nil {
 			cancel()
 			r.body, r.err = nil, r.ended(in.blame(err))
 			return

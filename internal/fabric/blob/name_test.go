@@ -80,8 +80,11 @@ func FuzzFromProto(f *testing.F) {
 }
 
 func FuzzUnpack(f *testing.F) {
-	c := &Client{}
-	f.Add(c.packer().EncodeAll([]byte(strings.Repeat("hello ", 1000)), nil), int64(6000))
+	e, err := NewPacker()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(e.EncodeAll([]byte(strings.Repeat("hello ", 1000)), nil), int64(6000))
 	f.Add([]byte("no zstd"), int64(3))
 	f.Fuzz(func(t *testing.T, b []byte, size int64) {
 		size &= 0xffff

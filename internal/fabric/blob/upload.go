@@ -129,7 +129,10 @@ func (c *Client) uploadBatch(ctx context.Context, list []Digest, from Source, zs
 		}
 		r := &rexec.BatchUpdateBlobsRequest_Request{Digest: d.Proto(), Data: b}
 		if zstd && len(b) >= packed {
-			e := c.packer()
+			e, err := c.packer()
+			if err != nil {
+				return err
+			}
 			if small := e.EncodeAll(b, nil); len(small) < len(b) {
 				r.Data, r.Compressor = small, rexec.Compressor_ZSTD
 			}
@@ -210,7 +213,10 @@ func (c *Client) pour(ctx context.Context, w *streamWriter, d Digest, from Sourc
 	sum := digest.NewWriter()
 	var to io.Writer = w
 	if zstd {
-		e := c.packer()
+		e, err := c.packer()
+		if err != nil {
+			return err
+		}
 		e.Reset(w)
 		defer func() {
 			e.Reset(nil)

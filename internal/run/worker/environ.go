@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"sort"
 	"strings"
 
 	"brood/internal/run"
@@ -42,16 +41,6 @@ func parseEnviron(list []string) vars {
 		}
 	}
 	return v
-}
-
-// list gives v in the form that exec takes, sorted.
-func (v vars) list() []string {
-	out := make([]string, 0, len(v))
-	for name, value := range v {
-		out = append(out, name+"="+value)
-	}
-	sort.Strings(out)
-	return out
 }
 
 // taskVars is what of the run's environment the task of an order sees, before

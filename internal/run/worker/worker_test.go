@@ -44,24 +44,6 @@ func lineOrder(root, line string, environ ...string) run.Order {
 	}
 }
 
-// safeBuffer may be read while it is written.
-type safeBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *safeBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *safeBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
-
 // eventually polls, since a process can only be asked whether it is there.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()

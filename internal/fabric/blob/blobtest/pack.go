@@ -12,6 +12,9 @@ func pack(t *testing.T, b []byte) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer e.Close()
-	return e.EncodeAll(b, nil)
+	out := e.EncodeAll(b, nil)
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out
 }

@@ -247,7 +247,7 @@ func (s *Store) write(name string, fill func(*os.File) error) (err error) {
 	defer func() {
 		f.Close()
 		if err != nil {
-			os.Remove(f.Name())
+			_ = os.Remove(f.Name()) // else the next process does
 		}
 	}()
 	if err := fill(f); err != nil {

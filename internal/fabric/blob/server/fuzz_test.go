@@ -22,7 +22,6 @@ type incoming struct {
 	grpc.ServerStream
 	ctx  context.Context
 	list []*bytestream.WriteRequest
-	sent int64
 }
 
 func (i *incoming) Context() context.Context { return i.ctx }

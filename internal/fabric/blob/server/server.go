@@ -56,7 +56,7 @@ const (
 )
 
 // Serve listens until ctx ends. The end of ctx is no error.
-func Serve(ctx context.Context, c Config) error {
+func Serve(ctx context.Context, c Config) (err error) {
 	if c.Listen == "" {
 		c.Listen = DefaultListen
 	}
@@ -74,7 +74,7 @@ func Serve(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	defer store.Close()
+	defer func() { err = errors.Join(err, store.Close()) }()
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", c.Listen)
 	if err != nil {
 		return errs.New(errs.Unavailable, "listen on %s: %w", c.Listen, err)

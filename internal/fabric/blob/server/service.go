@@ -160,8 +160,10 @@ func (s *service) BatchReadBlobs(ctx context.Context, r *rexec.BatchReadBlobsReq
 	var e *zstd.Encoder
 	for _, c := range r.GetAcceptableCompressors() {
 		if c == rexec.Compressor_ZSTD && e == nil {
-			e = newPacker()
-			defer e.Close()
+			var err error
+			if e, err = blob.NewPacker(); err != nil {
+				return nil, wire(err)
+			}
 		}
 	}
 	answer := &rexec.BatchReadBlobsResponse{}
@@ -199,12 +201,4 @@ func (s *service) read(p *rexec.Digest) ([]byte, error) {
 		return nil, errs.New(errs.NotFound, "blob %s was damaged and is removed: %w", d, err)
 	}
 	return w.Bytes(), nil
-}
-
-func newPacker() *zstd.Encoder {
-	e, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(1<<20))
-	if err != nil {
-		panic(err) // the options are constants
-	}
-	return e
 }

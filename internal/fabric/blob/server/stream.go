@@ -46,7 +46,10 @@ func (s *service) Read(r *bytestream.ReadRequest, stream bytestream.ByteStream_R
 	}
 	// The encoder writes block by block, each far smaller than a message.
 	whole := bufio.NewWriterSize(to, piece)
-	e := newPacker()
+	e, err := blob.NewPacker()
+	if err != nil {
+		return wire(err)
+	}
 	e.Reset(whole)
 	if err := pour(e, from); err != nil {
 		return wire(err)
@@ -122,7 +125,10 @@ func there(n blob.Name) int64 {
 func (s *service) take(n blob.Name, in *upload) error {
 	var from io.Reader = in
 	if n.Zstd {
-		d := blob.NewUnpacker()
+		d, err := blob.NewUnpacker()
+		if err != nil {
+			return err
+		}
 		defer d.Close()
 		if err := d.Reset(in); err != nil {
 			return in.blame(err)

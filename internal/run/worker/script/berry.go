@@ -1,6 +1,7 @@
 package script
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -19,8 +20,8 @@ var (
 // pinnedYarn is the yarn that a workspace carries with it, whatever PATH has.
 func pinnedYarn(root string) (*install, error) {
 	b, err := os.ReadFile(filepath.Join(root, ".yarnrc.yml"))
-	if err != nil {
-		return nil, nil // none is carried
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, errs.New(errs.FailedPrecondition, "the workspace's yarn: %w", err)
 	}
 	m := yarnPath.FindSubmatch(b)
 	if m == nil {
@@ -103,8 +104,7 @@ func (p *Planner) wrappers(in *install) (string, error) {
 			"node-gyp": node + " " + quoteAlways(in.exec) + " run --top-level node-gyp",
 		} {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+line+` "$@"`+"\n"), 0o755); err != nil {
-				os.RemoveAll(dir)
-				return "", errs.New(errs.Internal, "yarn's programs: %w", err)
+				return "", errors.Join(errs.New(errs.Internal, "yarn's programs: %w", err), os.RemoveAll(dir))
 			}
 		}
 		return dir, nil
