@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"math/big"
 	"net"
@@ -73,38 +74,30 @@ func marshal(t *testing.T, m proto.Message) []byte {
 // names, however deep, is not there.
 func TestResultsAreWholeOrMisses(t *testing.T) {
 	c := dial(t, blob.ClientConfig{Address: "grpc://" + start(t, server.Config{})})
-	file, log := []byte("a file of a folder"), []byte("what it said")
-	child := marshal(t, &rexec.Directory{Files: []*rexec.FileNode{{Name: "f", Digest: blob.Of(file).Proto()}}})
-	root := &rexec.Directory{Directories: []*rexec.DirectoryNode{{Name: "d", Digest: blob.Of(child).Proto()}}}
-	tree := marshal(t, &rexec.Tree{Root: root, Children: []*rexec.Directory{{Files: []*rexec.FileNode{{Name: "f", Digest: blob.Of(file).Proto()}}}}})
-	for name, dir := range map[string]*rexec.OutputDirectory{
-		"tree":  {Path: "dist", TreeDigest: blob.Of(tree).Proto()},
-		"parts": {Path: "dist", RootDirectoryDigest: blob.Of(marshal(t, root)).Proto()},
-	} {
-		action := blob.Of([]byte(name))
+	for _, inParts := range []bool{false, true} {
+		file, log := fmt.Appendf(nil, "a file, %v", inParts), fmt.Appendf(nil, "said, %v", inParts)
+		child := &rexec.Directory{Files: []*rexec.FileNode{{Name: "f", Digest: blob.Of(file).Proto()}}}
+		root := &rexec.Directory{Directories: []*rexec.DirectoryNode{{Name: "d", Digest: blob.Of(marshal(t, child)).Proto()}}}
+		tree := marshal(t, &rexec.Tree{Root: root, Children: []*rexec.Directory{child}})
+		dir := &rexec.OutputDirectory{Path: "dist", TreeDigest: blob.Of(tree).Proto()}
+		parts := [][]byte{log, tree, file}
+		if inParts {
+			dir = &rexec.OutputDirectory{Path: "dist", RootDirectoryDigest: blob.Of(marshal(t, root)).Proto()}
+			parts = [][]byte{log, marshal(t, root), marshal(t, child), file}
+		}
+		action := blob.Of(parts[1])
 		result := &rexec.ActionResult{OutputDirectories: []*rexec.OutputDirectory{dir}, StdoutDigest: blob.Of(log).Proto()}
 		if err := c.SetResult(t.Context(), action, result); err != nil {
 			t.Fatal(err)
 		}
-		parts := [][]byte{log, tree, marshal(t, root), child, file}
-		if name == "parts" {
-			file = append(file, '!') // of this test's own
-			child = marshal(t, &rexec.Directory{Files: []*rexec.FileNode{{Name: "f", Digest: blob.Of(file).Proto()}}})
-			root = &rexec.Directory{Directories: []*rexec.DirectoryNode{{Name: "d", Digest: blob.Of(child).Proto()}}}
-			result.OutputDirectories[0].RootDirectoryDigest = blob.Of(marshal(t, root)).Proto()
-			if err := c.SetResult(t.Context(), action, result); err != nil {
-				t.Fatal(err)
-			}
-			parts = [][]byte{log, marshal(t, root), child, file}
-		}
 		for _, b := range parts {
 			if _, err := c.Result(t.Context(), action); !errs.Is(err, errs.NotFound) {
-				t.Errorf("%s without %q: %v", name, b, err)
+				t.Errorf("without %q: %v", b, err)
 			}
 			upload(t, c, b)
 		}
 		if _, err := c.Result(t.Context(), action); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("in parts %v: %v", inParts, err)
 		}
 	}
 }
