@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	broodv1 "brood/api/brood/v1"
 	daemonv1 "brood/api/cua/daemon/v1"
@@ -97,7 +98,10 @@ func (s *sandboxService) ListProcesses(ctx context.Context, req *connect.Request
 	}
 	resp := &broodv1.ListProcessesResponse{}
 	for _, p := range all {
-		resp.Processes = append(resp.Processes, &broodv1.Process{Pid: uint32(p.PID), ParentPid: uint32(p.PPID), Argv: p.Argv, State: p.State})
+		resp.Processes = append(resp.Processes, &broodv1.Process{
+			Pid: uint32(p.PID), ParentPid: uint32(p.PPID), Uid: uint32(p.UID), Argv: p.Argv, State: p.State,
+			ResidentBytes: p.Memory, CpuTime: durationpb.New(p.CPU),
+		})
 	}
 	return connect.NewResponse(resp), nil
 }

@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"brood/internal/sandbox/guest/proto"
 )
 
 const (
@@ -205,31 +203,4 @@ func argv(pid int) []string {
 		args = append(args, string(part))
 	}
 	return args
-}
-
-func (s *Server) ps() (proto.PsResult, error) {
-	all, err := s.cfg.OS.Processes()
-	if err != nil {
-		return proto.PsResult{}, err
-	}
-	result := proto.PsResult{Processes: []proto.Process{}}
-	var buf statBuffer
-	if stat, err := readStat("/proc/self/stat", &buf); err == nil {
-		if p, _, ok := parseStat(stat); ok {
-			all = append(all, Proc{PID: os.Getpid(), PPID: p.PPID, State: p.State})
-		}
-	}
-	slices.SortFunc(all, func(a, b Proc) int { return a.PID - b.PID })
-	told := 0
-	for _, p := range all {
-		row := proto.Process{PID: p.PID, PPID: p.PPID, State: string(p.State)}
-		if told < maxArgvAll {
-			row.Argv = argv(p.PID)
-			for _, a := range row.Argv {
-				told += len(a)
-			}
-		}
-		result.Processes = append(result.Processes, row)
-	}
-	return result, nil
 }

@@ -1,6 +1,9 @@
 package proto
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"time"
+)
 
 // Version is the newest version of the protocol; Hello agrees on one.
 const Version = 1
@@ -250,6 +253,8 @@ type CopyResult struct {
 	Entries int   `json:"entries"`
 	Bytes   int64 `json:"bytes"`
 	Skipped int   `json:"skipped,omitempty"` // sockets, devices and the like
+	// Names are the first of what was skipped.
+	Names []string `json:"names,omitempty"`
 }
 
 // GetArgs asks for Path as a tar stream, in chunks, whose top entry is Name.
@@ -277,12 +282,16 @@ type StatResult struct {
 }
 
 // Process is one process of the sandbox, the guest's own included. State is
-// the letter of proc(5).
+// the letter of proc(5), CPU what it has used since its start, Memory what it
+// has resident, in bytes.
 type Process struct {
-	PID   int      `json:"pid"`
-	PPID  int      `json:"ppid"`
-	State string   `json:"state"`
-	Argv  []string `json:"argv"`
+	PID    int           `json:"pid"`
+	PPID   int           `json:"ppid"`
+	UID    int           `json:"uid"`
+	State  string        `json:"state"`
+	CPU    time.Duration `json:"cpu_ns,omitempty"`
+	Memory uint64        `json:"memory,omitempty"`
+	Argv   []string      `json:"argv"`
 }
 
 // PsResult lists the processes by pid.
