@@ -108,7 +108,7 @@ func newWorkspace(t *testing.T, m manager) *workspace {
 
 func (w *workspace) vars(file string) map[string]string {
 	return map[string]string{
-		"PATH": w.bin + ":/usr/bin:/bin", "HOME": w.home, "DUMP": file, "LANG": "C.UTF-8",
+		"PATH": w.bin + ":/usr/bin:/bin", "HOME": w.home, "TMPDIR": w.home, "DUMP": file, "LANG": "C.UTF-8",
 		"NO_UPDATE_NOTIFIER": "1", "CI": "",
 	}
 }
