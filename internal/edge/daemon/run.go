@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"brood/internal/base/digest"
@@ -63,6 +64,9 @@ type Daemon struct {
 	streams context.Context // ends when the daemon is told to stop
 	puts    *puts
 	creates *creates
+
+	lockFile os.FileInfo // of the lock that this daemon holds
+	lost     atomic.Bool // its home is gone: see watchHome
 }
 
 // Run serves until ctx ends or somebody asks for Shutdown. AlreadyExists when
@@ -82,6 +86,9 @@ func Run(ctx context.Context, p Params) (err error) {
 	d := &Daemon{p: p, home: h, started: time.Now(), stop: stop, streams: ctx, puts: newPuts(), creates: newCreates()}
 	d.program, d.build = executable(), buildID(p.Version)
 	if d.log, err = logger(p); err != nil {
+		return err
+	}
+	if err := d.own(); err != nil {
 		return err
 	}
 	if err := d.open(ctx); err != nil {
@@ -177,7 +184,7 @@ func (d *Daemon) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopLimit)
 	defer cancel()
 	d.puts.close()
-	return errors.Join(d.batches.Close(), d.host.Close(), d.driver.Close(ctx))
+	return errors.Join(d.batches.Close(), d.host.Close(), d.release(ctx))
 }
 
 // serve answers on both listeners until ctx ends.
@@ -186,7 +193,7 @@ func (d *Daemon) serve(ctx context.Context) (err error) {
 	if err != nil {
 		return errs.New(errs.FailedPrecondition, "listen on %s: %w", d.home.Socket(), err)
 	}
-	defer func() { err = errors.Join(err, remove(d.home.Socket())) }()
+	defer func() { err = errors.Join(err, d.remove(d.home.Socket())) }()
 	d.info = wire.Discovery{PID: os.Getpid(), SocketPath: d.home.Socket(), Version: d.p.Version}
 	loopback, err := d.listenTCP()
 	if err != nil {
@@ -199,10 +206,11 @@ func (d *Daemon) serve(ctx context.Context) (err error) {
 	if err := writeDiscovery(d.home.Discovery(), d.info); err != nil {
 		return errors.Join(err, socket.Close())
 	}
-	defer func() { err = errors.Join(err, remove(d.home.Discovery())) }()
+	defer func() { err = errors.Join(err, d.remove(d.home.Discovery())) }()
 
 	mux := d.mux()
 	g := life.NewGroup(ctx)
+	g.Go("home", d.watchHome)
 	d.listen(g, "socket", socketListener{socket}, mux)
 	if loopback != nil {
 		d.listen(g, "loopback", loopback, d.guard(mux))
@@ -262,13 +270,6 @@ func (d *Daemon) listenTCP() (net.Listener, error) {
 		return nil, errs.New(errs.FailedPrecondition, "listen on %s: %w", addr, err)
 	}
 	return l, nil
-}
-
-func remove(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
 }
 
 // executable is this program's path, links resolved.

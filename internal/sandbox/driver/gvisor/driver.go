@@ -245,6 +245,26 @@ func (d *Driver) Close(ctx context.Context) error {
 	return all
 }
 
+// End ends every sandbox that this driver has had to do with, and the
+// runtime's processes, at once and without looking at a file: what is left to
+// do when the home is gone.
+func (d *Driver) End(ctx context.Context) error {
+	d.mu.Lock()
+	launchers := d.launchers
+	d.launchers = map[id.Runtime]*launcher{}
+	d.mu.Unlock()
+	var all error
+	for _, l := range launchers {
+		l.mu.Lock()
+		c := l.client
+		l.mu.Unlock()
+		if c != nil {
+			all = errors.Join(all, c.Kill(ctx))
+		}
+	}
+	return all
+}
+
 // letGo ends one launcher and its holder when they have nothing, and removes
 // their folder.
 func (d *Driver) letGo(ctx context.Context, rt id.Runtime) error {

@@ -28,6 +28,7 @@ type Client struct {
 
 	mu     sync.Mutex
 	idle   []*Conn
+	holder *process // whom connections lead to; nil: not known
 	closed bool
 }
 
@@ -48,6 +49,7 @@ func (c *Client) Close() error {
 	c.mu.Lock()
 	idle := c.idle
 	c.idle, c.closed = nil, true
+	c.dropHolder()
 	c.mu.Unlock()
 	for _, conn := range idle {
 		_ = conn.Close()
@@ -284,10 +286,11 @@ func (c *Client) take(ctx context.Context) (*Conn, error) {
 		}
 		c.mu.Unlock()
 		if conn == nil {
-			u, _, err := connect(ctx, c.dir)
+			u, cred, err := connect(ctx, c.dir)
 			if err != nil {
 				return nil, c.unavailable(ctx, err)
 			}
+			c.note(int(cred.Pid))
 			return NewConn(u), nil
 		}
 		if conn.quiet() {
