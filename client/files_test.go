@@ -3,6 +3,7 @@ package client_test
 import (
 	"archive/tar"
 	"bytes"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -97,27 +98,27 @@ func TestCopyBothWays(t *testing.T) {
 			}
 		}
 		done, err := c.CopyTo(t.Context(), "a", k.from, k.to)
-		if err != nil || done.GetEntries() != 7 {
+		if err != nil || done.Entries != 7 {
 			t.Fatalf("%v: %v, %v", k, done, err)
 		}
 		same(t, local, inside(k.lands))
 	}
 	back := t.TempDir()
-	if err := c.CopyFrom(t.Context(), "a", "/data/src", back); err != nil {
+	if _, err := c.CopyFrom(t.Context(), "a", "/data/src", back); err != nil {
 		t.Fatal(err)
 	}
 	same(t, local, filepath.Join(back, "src"))
-	if err := c.CopyFrom(t.Context(), "a", "/data/src", filepath.Join(back, "renamed")); err != nil {
+	if _, err := c.CopyFrom(t.Context(), "a", "/data/src", filepath.Join(back, "renamed")); err != nil {
 		t.Fatal(err)
 	}
 	same(t, local, filepath.Join(back, "renamed"))
 	flat := t.TempDir()
-	if err := c.CopyFrom(t.Context(), "a", "/data/src/.", flat); err != nil {
+	if _, err := c.CopyFrom(t.Context(), "a", "/data/src/.", flat); err != nil {
 		t.Fatal(err)
 	}
 	same(t, local, flat)
 	// A file over a file.
-	if err := c.CopyFrom(t.Context(), "a", "/data/src/sub/run", filepath.Join(flat, "big")); err != nil {
+	if _, err := c.CopyFrom(t.Context(), "a", "/data/src/sub/run", filepath.Join(flat, "big")); err != nil {
 		t.Fatal(err)
 	}
 	if b, err := os.ReadFile(filepath.Join(flat, "big")); err != nil || string(b) != "#!/bin/sh\n" {
@@ -143,22 +144,55 @@ func TestCopyRefuses(t *testing.T) {
 		_, err := c.CopyTo(t.Context(), "a", from, remote)
 		return err
 	}
+	from := func(remote, local string) error {
+		_, err := c.CopyFrom(t.Context(), "a", remote, local)
+		return err
+	}
 	want(t, to(filepath.Join(local, "none"), "/"), errs.NotFound, "none")
 	want(t, to(file, "f"), errs.InvalidArgument, "begin the path inside with /")
 	want(t, to(file, "/no/"), errs.NotFound, "make it first")
 	want(t, to(local, "/f"), errs.InvalidArgument, "is a folder")
-	want(t, c.CopyFrom(t.Context(), "a", "/none", local), errs.NotFound, "none")
-	want(t, c.CopyFrom(t.Context(), "a", "/f", filepath.Join(local, "no/")+"/"), errs.NotFound, "make it first")
-	want(t, c.CopyFrom(t.Context(), "a", "/f", filepath.Join(local, "no/x")), errs.NotFound, "no")
+	want(t, from("/none", local), errs.NotFound, "none")
+	want(t, from("/f", filepath.Join(local, "no/")+"/"), errs.NotFound, "make it first")
+	want(t, from("/f", filepath.Join(local, "no/x")), errs.NotFound, "make it first")
 
 	if err := syscall.Mkfifo(filepath.Join(local, "pipe"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	want(t, to(local, "/"), errs.Unsupported, "pipe")
+	want(t, to(filepath.Join(local, "pipe"), "/"), errs.Unsupported, "is a pipe")
+	want(t, to("/dev/null", "/"), errs.Unsupported, "is a device")
 	s.files.full = true
 	want(t, to(file, "/"), errs.InsufficientDisk, "full")
-	if s.files.aborted != 2 {
-		t.Errorf("%d copies were given up, want 2", s.files.aborted)
+	if s.files.aborted != 1 {
+		t.Errorf("%d copies were given up, want 1", s.files.aborted)
+	}
+}
+
+// What has no content is left out and told; what does not say its size is read
+// to its end.
+func TestCopyToSkipsAndReads(t *testing.T) {
+	s := serve(t)
+	c := s.dial(t)
+	local := filepath.Join(t.TempDir(), "d")
+	if err := errors.Join(os.Mkdir(local, 0o700), os.WriteFile(filepath.Join(local, "f"), []byte("x"), 0o600), syscall.Mkfifo(filepath.Join(local, "pipe"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	done, err := c.CopyTo(t.Context(), "a", local, "/")
+	if err != nil || done.Entries != 2 || done.SkippedTotal != 1 || len(done.Skipped) != 1 || done.Skipped[0] != filepath.Join(local, "pipe") {
+		t.Errorf("%+v, %v", done, err)
+	}
+	if b, err := os.ReadFile(filepath.Join(s.files.root, "d/f")); err != nil || string(b) != "x" {
+		t.Errorf("%q, %v", b, err)
+	}
+	want, err := os.ReadFile("/proc/version")
+	if err != nil {
+		t.Skip("there is no /proc here")
+	}
+	if _, err := c.CopyTo(t.Context(), "a", "/proc/version", "/version"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(filepath.Join(s.files.root, "version")); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%q, %v", got, err)
 	}
 }
 

@@ -9,14 +9,16 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
+	"brood/internal/base/content"
 	"brood/internal/base/errs"
 )
 
 // writeTar writes the file tree at local, whose top has the given name; "." is
-// what the folder holds.
-func writeTar(w io.Writer, local, name string) error {
+// what the folder holds. skip is told what has no content to copy.
+func writeTar(w io.Writer, local, name string, skip func(string)) error {
 	tw := tar.NewWriter(w)
 	local = filepath.Clean(local)
 	err := filepath.WalkDir(local, func(p string, d fs.DirEntry, err error) error {
@@ -26,6 +28,10 @@ func writeTar(w io.Writer, local, name string) error {
 		rel, err := filepath.Rel(local, p)
 		if err != nil {
 			return err
+		}
+		if content.Kind(d.Type()) != "" {
+			skip(p)
+			return nil
 		}
 		return writeEntry(tw, p, path.Join(name, filepath.ToSlash(rel)), d)
 	})
@@ -38,14 +44,10 @@ func writeEntry(tw *tar.Writer, p, name string, d fs.DirEntry) error {
 		return err
 	}
 	link := ""
-	switch st.Mode().Type() {
-	case 0, fs.ModeDir:
-	case fs.ModeSymlink:
+	if st.Mode()&fs.ModeSymlink != 0 {
 		if link, err = os.Readlink(p); err != nil {
 			return err
 		}
-	default:
-		return errs.New(errs.Unsupported, "%s is a device, pipe or socket, which cannot be copied: leave it out", p)
 	}
 	h, err := tar.FileInfoHeader(st, link)
 	if err != nil {
@@ -57,15 +59,32 @@ func writeEntry(tw *tar.Writer, p, name string, d fs.DirEntry) error {
 	if d.IsDir() {
 		h.Name += "/"
 	}
-	if err := tw.WriteHeader(h); err != nil || !st.Mode().IsRegular() {
-		return err
+	if !st.Mode().IsRegular() {
+		return tw.WriteHeader(h)
 	}
-	f, err := os.Open(p)
+	return writeFile(tw, p, h)
+}
+
+func writeFile(tw *tar.Writer, p string, h *tar.Header) error {
+	// It may be a pipe by now, which is not waited for.
+	f, err := os.OpenFile(p, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if n, err := io.CopyN(tw, f, h.Size); err != nil {
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	r, size, err := content.Reader(f, st)
+	if err != nil {
+		return err
+	}
+	h.Size = size
+	if err := tw.WriteHeader(h); err != nil {
+		return err
+	}
+	if n, err := io.CopyN(tw, r, h.Size); err != nil {
 		if errors.Is(err, io.EOF) {
 			return errs.New(errs.FailedPrecondition, "%s became shorter while it was read (%d of %d bytes): copy it when nobody writes to it", p, n, h.Size)
 		}
@@ -77,7 +96,7 @@ func writeEntry(tw *tar.Writer, p, name string, d fs.DirEntry) error {
 // readTar unpacks what a sandbox sent into root. The first entry is the top of
 // the tree: with a name it and all below go by that name, and "." puts what it
 // holds directly into root. Every entry must be the top or below it.
-func readTar(r io.Reader, root *os.Root, name string) error {
+func readTar(r io.Reader, root *os.Root, name string) (Copied, error) {
 	u := unpacker{root: root, name: name}
 	tr := tar.NewReader(r)
 	for {
@@ -86,16 +105,17 @@ func readTar(r io.Reader, root *os.Root, name string) error {
 			break
 		}
 		if err != nil {
-			return err
+			return u.copied, err
 		}
 		if err := u.entry(h, tr); err != nil {
-			return err
+			return u.copied, err
 		}
+		u.copied.Entries++
 	}
 	if u.top == "" {
-		return errs.New(errs.DataLoss, "the daemon sent no file")
+		return u.copied, errs.New(errs.DataLoss, "the daemon sent no file")
 	}
-	return u.finish()
+	return u.copied, u.finish()
 }
 
 type unpacker struct {
@@ -103,6 +123,8 @@ type unpacker struct {
 	name string // what the top becomes; empty: as it is
 	top  string // the first entry's name
 	dirs []tar.Header
+
+	copied Copied
 }
 
 // place says where an entry goes.
@@ -189,7 +211,10 @@ func (u *unpacker) file(name string, h *tar.Header, r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	if _, err := io.Copy(f, r); err != nil {
+	holes := content.NewHoles(f)
+	n, err := io.Copy(holes, r)
+	u.copied.Bytes += uint64(n)
+	if err := errors.Join(err, holes.Finish()); err != nil {
 		return errors.Join(err, f.Close())
 	}
 	if err := f.Close(); err != nil {
@@ -202,7 +227,10 @@ func (u *unpacker) symlink(name string, h *tar.Header) error {
 	if err := u.clear(name); err != nil {
 		return err
 	}
-	return u.root.Symlink(h.Linkname, name)
+	if err := u.root.Symlink(h.Linkname, name); err != nil {
+		return err
+	}
+	return content.LinkTime(u.root, name, h.ModTime)
 }
 
 // link copies what a hard link names: another file of the same tree.
@@ -229,7 +257,12 @@ func (u *unpacker) finish() error {
 }
 
 func (u *unpacker) attributes(name string, h *tar.Header) error {
+	// Setuid and setgid stay behind: what a sandbox sends is not trusted to run
+	// as the one who copies it.
 	mode := fs.FileMode(h.Mode).Perm()
+	if h.Mode&0o1000 != 0 {
+		mode |= fs.ModeSticky
+	}
 	if err := u.root.Chmod(name, mode); err != nil {
 		return err
 	}

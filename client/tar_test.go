@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"runtime"
+	"syscall"
 	"testing"
 
 	"brood/internal/base/errs"
@@ -77,7 +79,7 @@ func unpackInto(t *testing.T, stream []byte, name string) error {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	err = readTar(bytes.NewReader(stream), root, name)
+	_, err = readTar(bytes.NewReader(stream), root, name)
 	around, _ := os.ReadDir(outer)
 	kept, _ := os.ReadFile(filepath.Join(outer, "keep"))
 	st, _ := os.Stat(filepath.Join(outer, "keep"))
@@ -112,11 +114,48 @@ func TestReadTarHardLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	if err := readTar(bytes.NewReader(stream), root, "e"); err != nil {
+	if _, err := readTar(bytes.NewReader(stream), root, "e"); err != nil {
 		t.Fatal(err)
 	}
 	if b, err := os.ReadFile(filepath.Join(dir, "e/b")); err != nil || string(b) != "same" {
 		t.Errorf("%q, %v", b, err)
+	}
+}
+
+// Blocks of zeros become holes, symlinks keep their times, and nothing comes out
+// that runs as its owner.
+func TestReadTarKeepsWhatItShould(t *testing.T) {
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	data := string(make([]byte, 8<<20)) + "end"
+	copied, err := readTar(bytes.NewReader(tarOf(t, entry{name: "f", kind: tar.TypeReg, data: data})), root, "")
+	if err != nil || copied.Bytes != uint64(len(data)) || copied.Entries != 1 {
+		t.Fatalf("%+v, %v", copied, err)
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "f"))
+	if err != nil || string(b) != data {
+		t.Fatalf("%d bytes, %v", len(b), err)
+	}
+	st, err := os.Stat(filepath.Join(dir, "f"))
+	if err != nil || st.Sys().(*syscall.Stat_t).Blocks > 64 {
+		t.Errorf("%d blocks, %v", st.Sys().(*syscall.Stat_t).Blocks, err)
+	}
+	if _, err := readTar(bytes.NewReader(tarOf(t, entry{name: "l", link: "f", kind: tar.TypeSymlink})), root, ""); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := root.Lstat("l"); err != nil || runtime.GOOS == "linux" && st.ModTime().Unix() != 0 {
+		t.Errorf("the link is of %v, %v", st.ModTime(), err)
+	}
+	u := unpacker{root: root}
+	if err := u.attributes("f", &tar.Header{Mode: 0o7755}); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := root.Lstat("f"); err != nil || st.Mode() != os.ModeSticky|0o755 {
+		t.Errorf("mode %v, %v", st.Mode(), err)
 	}
 }
 

@@ -10,10 +10,11 @@ import (
 // tests) may import. A name that ends in /... stands for the folder and all
 // below it. base is allowed everywhere and not listed.
 var allow = map[string][]string{
-	"internal/base/digest": {},
-	"internal/base/errs":   {},
-	"internal/base/id":     {},
-	"internal/base/life":   {},
+	"internal/base/content": {},
+	"internal/base/digest":  {},
+	"internal/base/errs":    {},
+	"internal/base/id":      {},
+	"internal/base/life":    {},
 
 	"internal/home":    {},
 	"internal/config":  {"internal/home"},

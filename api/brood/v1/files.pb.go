@@ -485,7 +485,12 @@ func (x *GetFilesRequest) GetFollow() bool {
 type GetFilesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The bytes.
-	Data          []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	Data []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	// In the last piece, which has no bytes: devices, pipes and sockets that were
+	// left out, by their names in the tar stream; the first 20.
+	Skipped []string `protobuf:"bytes,2,rep,name=skipped,proto3" json:"skipped,omitempty"`
+	// With skipped: how many were left out in all.
+	SkippedTotal  uint64 `protobuf:"varint,3,opt,name=skipped_total,json=skippedTotal,proto3" json:"skipped_total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -525,6 +530,20 @@ func (x *GetFilesResponse) GetData() []byte {
 		return x.Data
 	}
 	return nil
+}
+
+func (x *GetFilesResponse) GetSkipped() []string {
+	if x != nil {
+		return x.Skipped
+	}
+	return nil
+}
+
+func (x *GetFilesResponse) GetSkippedTotal() uint64 {
+	if x != nil {
+		return x.SkippedTotal
+	}
+	return 0
 }
 
 // StatFileRequest names a path.
@@ -774,9 +793,11 @@ const file_brood_v1_files_proto_rawDesc = "" +
 	"\x0fGetFilesRequest\x12\x18\n" +
 	"\asandbox\x18\x01 \x01(\tR\asandbox\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x16\n" +
-	"\x06follow\x18\x03 \x01(\bR\x06follow\"&\n" +
+	"\x06follow\x18\x03 \x01(\bR\x06follow\"e\n" +
 	"\x10GetFilesResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data\"W\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\x12\x18\n" +
+	"\askipped\x18\x02 \x03(\tR\askipped\x12#\n" +
+	"\rskipped_total\x18\x03 \x01(\x04R\fskippedTotal\"W\n" +
 	"\x0fStatFileRequest\x12\x18\n" +
 	"\asandbox\x18\x01 \x01(\tR\asandbox\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x16\n" +

@@ -52,17 +52,19 @@ func (a *app) batchCopy(ctx context.Context, c *client.Client, forks []*client.F
 	failures := life.Each(ctx, len(forks), copying, func(ctx context.Context, i int) error {
 		name := forks[i].GetName()
 		var err error
+		var copied client.Copied
 		if into.sandbox != "" {
-			_, err = c.CopyTo(ctx, reachable(forks[i]), from.path, into.path)
+			copied, err = c.CopyTo(ctx, reachable(forks[i]), from.path, into.path)
 		} else {
 			dir := filepath.Join(into.path, name)
 			if err = os.MkdirAll(dir, 0o755); err == nil {
-				err = c.CopyFrom(ctx, reachable(forks[i]), from.path, dir)
+				copied, err = c.CopyFrom(ctx, reachable(forks[i]), from.path, dir)
 			}
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
+		a.skipped(name+": ", copied)
 		return nil
 	})
 	err := joined(failures)

@@ -19,7 +19,10 @@ func newCopy(a *app) *cobra.Command {
 One of SRC and DST is NAME:/path, the other a path here, or - for a tar stream
 on standard input or output. Into a folder that exists the copy goes under its
 own name; SRC/. is what the folder holds. A path here that has a colon is
-written with ./ in front.`,
+written with ./ in front.
+
+Setuid and setgid are kept on the way in, and dropped on the way out. Devices,
+pipes and sockets in a folder are left out with a warning.`,
 		Example: `  brood sb cp app.py src:/data/
   brood sb cp src:/var/log ./logs
   tar c . | brood sb cp - src:/work
@@ -73,18 +76,36 @@ func (a *app) copy(ctx context.Context, c *client.Client, from, into place) erro
 		if err != nil {
 			return err
 		}
-		done["entries"], done["bytes"] = r.GetEntries(), r.GetBytes()
+		a.copied(r, done)
 	case into.path == "-":
 		return a.tarOut(ctx, c, from)
 	default:
-		if err := c.CopyFrom(ctx, from.sandbox, from.path, into.path); err != nil {
+		r, err := c.CopyFrom(ctx, from.sandbox, from.path, into.path)
+		if err != nil {
 			return err
 		}
+		a.copied(r, done)
 	}
 	if a.json {
 		return a.value(done)
 	}
 	return nil
+}
+
+// copied notes what was copied, and warns of what was not.
+func (a *app) copied(r client.Copied, done map[string]any) {
+	done["entries"], done["bytes"], done["skipped"] = r.Entries, r.Bytes, append([]string{}, r.Skipped...)
+	a.skipped("", r)
+}
+
+// skipped warns of what has no content to copy.
+func (a *app) skipped(of string, r client.Copied) {
+	for _, name := range r.Skipped {
+		a.say("warning: %sskipped %s: a device, pipe or socket", of, name)
+	}
+	if more := r.SkippedTotal - uint64(len(r.Skipped)); more > 0 {
+		a.say("warning: %sskipped %d more devices, pipes and sockets", of, more)
+	}
 }
 
 // tarOut writes the tar stream; --json does not change what it is.

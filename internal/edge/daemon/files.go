@@ -76,8 +76,11 @@ func (s *fileService) GetFiles(ctx context.Context, req *connect.Request[broodv1
 	}
 	ctx, cancel := s.d.using(ctx, req.Msg.GetSandbox())
 	defer cancel()
-	_, err = g.Get(ctx, proto.GetArgs{Path: p, Name: name, NoFollow: !req.Msg.GetFollow()}, pieces{stream})
-	return err
+	r, err := g.Get(ctx, proto.GetArgs{Path: p, Name: name, NoFollow: !req.Msg.GetFollow()}, pieces{stream})
+	if err != nil || r.Skipped == 0 {
+		return err
+	}
+	return stream.Send(&broodv1.GetFilesResponse{Skipped: r.Names, SkippedTotal: uint64(r.Skipped)})
 }
 
 // pieces sends what is written to it as pieces.

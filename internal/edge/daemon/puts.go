@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"brood/internal/base/errs"
@@ -15,8 +16,11 @@ import (
 
 // Limits of copies into sandboxes that come in pieces.
 const (
-	maxPuts = 256         // under way at once
-	putIdle = time.Minute // after which one that nobody writes to is dropped
+	maxPuts = 256 // under way at once
+	// putIdle is after what time one that nobody writes to is dropped, and with
+	// it the half file that it left. Senders that wait for their own input say
+	// that they are there.
+	putIdle = 20 * time.Second
 )
 
 // puts are the copies under way. Each has a goroutine that reads its pieces
@@ -35,6 +39,7 @@ type put struct {
 	done  chan struct{} // closed with result and err
 	r     proto.CopyResult
 	err   error
+	left  atomic.Bool // by its sender: nobody asks how it ended
 }
 
 func newPuts() *puts { return &puts{all: map[string]*put{}} }
@@ -51,11 +56,21 @@ func (s *puts) begin(ctx context.Context, copyTar func(context.Context, io.Reade
 	}
 	s.all[putID] = p
 	p.idle = time.AfterFunc(putIdle, func() {
+		p.left.Store(true)
 		_ = w.CloseWithError(errs.New(errs.DeadlineExceeded, "nobody wrote to the copy for %s", putIdle))
-		s.forget(putID)
+		select {
+		case <-p.done: // it ended before, and was kept for its sender
+			s.forget(putID)
+		default:
+		}
 	})
 	p.group.Go("copy", func(ctx context.Context) error {
-		defer close(p.done)
+		defer func() {
+			close(p.done)
+			if p.left.Load() {
+				s.forget(putID)
+			}
+		}()
 		stop := context.AfterFunc(ctx, func() { _ = w.CloseWithError(context.Cause(ctx)) })
 		defer stop()
 		p.r, p.err = copyTar(ctx, r)

@@ -176,7 +176,7 @@ func (c *Client) CopyOut(ctx context.Context, from, to string) (CopyResult, erro
 }
 
 func counted(s pack.Stats) CopyResult {
-	return CopyResult{Entries: s.Entries, Bytes: s.Bytes, Skipped: s.Skipped}
+	return CopyResult{Entries: s.Entries, Bytes: s.Bytes, Skipped: s.Skipped, Names: s.Names}
 }
 
 // baseName is the name of a path of this machine, also of "." and "..".
@@ -234,5 +234,6 @@ func piped(ctx context.Context, source func(context.Context, io.Writer) (CopyRes
 		err = e
 	}
 	result.Skipped += packed.Skipped
+	result.Names = append(result.Names, packed.Names...)
 	return result, err
 }

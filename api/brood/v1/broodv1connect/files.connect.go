@@ -54,8 +54,8 @@ type FileServiceClient interface {
 	// the same offset again changes nothing.
 	WritePut(context.Context, *connect.Request[v1.WritePutRequest]) (*connect.Response[v1.WritePutResponse], error)
 	// EndPut closes the copy and answers when everything is in place, or drops
-	// what is still to come. A copy that nobody writes to for a minute is
-	// dropped.
+	// what is still to come. A copy that nobody writes to for 20 seconds is
+	// dropped; a WritePut without bytes counts as writing.
 	EndPut(context.Context, *connect.Request[v1.EndPutRequest]) (*connect.Response[v1.EndPutResponse], error)
 	// GetFiles streams a path of a sandbox as tar, in pieces; joined they are
 	// one tar stream. The first entry is the path itself under its last name
@@ -151,8 +151,8 @@ type FileServiceHandler interface {
 	// the same offset again changes nothing.
 	WritePut(context.Context, *connect.Request[v1.WritePutRequest]) (*connect.Response[v1.WritePutResponse], error)
 	// EndPut closes the copy and answers when everything is in place, or drops
-	// what is still to come. A copy that nobody writes to for a minute is
-	// dropped.
+	// what is still to come. A copy that nobody writes to for 20 seconds is
+	// dropped; a WritePut without bytes counts as writing.
 	EndPut(context.Context, *connect.Request[v1.EndPutRequest]) (*connect.Response[v1.EndPutResponse], error)
 	// GetFiles streams a path of a sandbox as tar, in pieces; joined they are
 	// one tar stream. The first entry is the path itself under its last name

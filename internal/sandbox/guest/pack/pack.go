@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 
+	"brood/internal/base/content"
 	"brood/internal/base/errs"
 )
 
@@ -19,6 +20,18 @@ type Stats struct {
 	Entries int   // files, folders, links
 	Bytes   int64 // of file content
 	Skipped int   // sockets, devices, pipes
+	// Names are the first of what was skipped, relative to the root.
+	Names []string
+}
+
+// maxNames bounds Names.
+const maxNames = 20
+
+func (s *Stats) skip(name string) {
+	s.Skipped++
+	if len(s.Names) < maxNames {
+		s.Names = append(s.Names, name)
+	}
 }
 
 // maxLinks bounds the files remembered to keep hard links together; files
@@ -50,6 +63,9 @@ func pack(w io.Writer, root, name string, look func(string) (fs.FileInfo, error)
 	info, err := look(root)
 	if err != nil {
 		return Stats{}, osError(err)
+	}
+	if kind := content.Kind(info.Mode()); kind != "" {
+		return Stats{}, errs.New(errs.Unsupported, "%s is a %s, which has no content to copy: name a file, folder or symlink", root, kind)
 	}
 	p := &packer{tw: tar.NewWriter(w), links: map[inode]string{}}
 	if err := p.tree(root, name, info); err != nil {
@@ -104,7 +120,7 @@ func (p *packer) entry(at, name string, info fs.FileInfo) error {
 	case mode.IsRegular():
 		return p.file(at, h, info)
 	default:
-		p.stats.Skipped++
+		p.stats.skip(name)
 		return nil
 	}
 	p.stats.Entries++
@@ -134,14 +150,18 @@ func (p *packer) file(at string, h *tar.Header, info fs.FileInfo) error {
 		return osError(err)
 	}
 	if !info.Mode().IsRegular() {
-		p.stats.Skipped++
+		p.stats.skip(h.Name)
 		return nil
 	}
-	h.Typeflag, h.Size, h.Mode, h.ModTime = tar.TypeReg, info.Size(), tarMode(info.Mode()), info.ModTime()
+	r, size, err := content.Reader(f, info)
+	if err != nil {
+		return osError(err)
+	}
+	h.Typeflag, h.Size, h.Mode, h.ModTime = tar.TypeReg, size, tarMode(info.Mode()), info.ModTime()
 	if err := p.tw.WriteHeader(h); err != nil {
 		return err
 	}
-	n, err := io.CopyBuffer(onlyWriter{p.tw}, io.LimitReader(f, h.Size), make([]byte, 64<<10))
+	n, err := io.CopyBuffer(onlyWriter{p.tw}, io.LimitReader(r, h.Size), make([]byte, 64<<10))
 	p.stats.Entries++
 	p.stats.Bytes += n
 	if err != nil {

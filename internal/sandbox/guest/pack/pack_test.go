@@ -7,10 +7,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"brood/internal/base/content"
 	"brood/internal/base/errs"
 )
 
@@ -158,6 +162,62 @@ type fails struct{ err error }
 
 func (f fails) Read([]byte) (int, error) { return 0, f.err }
 
+// Files of kernels are read to their end, whatever size they say.
+func TestPackReadsPseudoFiles(t *testing.T) {
+	want, err := os.ReadFile("/proc/version")
+	if err != nil {
+		t.Skip("there is no /proc here")
+	}
+	var b bytes.Buffer
+	if _, err := Link(&b, "/proc/version", "v"); err != nil {
+		t.Fatal(err)
+	}
+	r := tar.NewReader(&b)
+	if h, err := r.Next(); err != nil || h.Size != int64(len(want)) {
+		t.Fatalf("%+v, %v", h, err)
+	}
+	if got, err := io.ReadAll(r); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+func TestPackRefusesADeviceAlone(t *testing.T) {
+	if _, err := Link(io.Discard, "/dev/zero", "z"); !errs.Is(err, errs.Unsupported) || !strings.Contains(err.Error(), "is a device") {
+		t.Errorf("%v", err)
+	}
+}
+
+// A file of zeros goes through and takes no room; a symlink keeps its time.
+func TestUnpackWritesHolesAndTimesOfLinks(t *testing.T) {
+	from, to := t.TempDir(), t.TempDir()
+	if err := errors.Join(os.WriteFile(filepath.Join(from, "f"), nil, 0o600), os.Truncate(filepath.Join(from, "f"), 8<<20), os.Symlink("f", filepath.Join(from, "l"))); err != nil {
+		t.Fatal(err)
+	}
+	old := time.Unix(1_000_000_000, 0)
+	if root, err := os.OpenRoot(from); err != nil || content.LinkTime(root, "l", old) != nil || root.Close() != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if _, err := Pack(&b, from, "."); err != nil {
+		t.Fatal(err)
+	}
+	root, err := os.OpenRoot(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if _, err := Unpack(&b, root, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	st, err := root.Stat("f")
+	if err != nil || st.Size() != 8<<20 || st.Sys().(*syscall.Stat_t).Blocks > 64 {
+		t.Errorf("%+v, %v", st, err)
+	}
+	if st, err := root.Lstat("l"); err != nil || runtime.GOOS == "linux" && !st.ModTime().Equal(old) {
+		t.Errorf("the link is of %v, %v", st.ModTime(), err)
+	}
+}
+
 func TestPackSkipsWhatIsNoFileAndKeepsLinks(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "a"), []byte("x"), 0o600); err != nil {
@@ -178,7 +238,7 @@ func TestPackSkipsWhatIsNoFileAndKeepsLinks(t *testing.T) {
 	var b bytes.Buffer
 	// The path itself may be a link; what is below is not followed.
 	stats, err := Pack(&b, filepath.Join(dir, "..", "top"), "n")
-	if err != nil || stats.Skipped != 1 || stats.Entries != 4 || stats.Bytes != 1 {
+	if err != nil || stats.Skipped != 1 || !slices.Equal(stats.Names, []string{"n/fifo"}) || stats.Entries != 4 || stats.Bytes != 1 {
 		t.Fatalf("%+v, %v", stats, err)
 	}
 	kinds := map[string]byte{}

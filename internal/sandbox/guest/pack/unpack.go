@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"brood/internal/base/content"
 	"brood/internal/base/errs"
 )
 
@@ -192,9 +193,13 @@ func (u *unpacker) file(name string, h *tar.Header, body io.Reader) (err error) 
 			err = errors.Join(err, f.Close(), u.root.Remove(temp))
 		}
 	}()
-	n, err := io.CopyBuffer(onlyWriter{f}, body, u.buf)
+	holes := content.NewHoles(f)
+	n, err := io.CopyBuffer(holes, body, u.buf)
 	u.stats.Bytes += n
 	if err != nil {
+		return err
+	}
+	if err := holes.Finish(); err != nil {
 		return err
 	}
 	if err := u.own(temp, h); err != nil {
@@ -220,6 +225,9 @@ func (u *unpacker) link(name string, h *tar.Header, make func(temp string) error
 		return err
 	}
 	err := u.own(temp, h)
+	if err == nil && h.Typeflag == tar.TypeSymlink {
+		err = content.LinkTime(u.root, temp, h.ModTime)
+	}
 	if err == nil {
 		err = u.root.Rename(temp, name)
 	}

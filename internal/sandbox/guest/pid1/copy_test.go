@@ -105,7 +105,7 @@ func TestCopyRefusals(t *testing.T) {
 	}{
 		"no source":        {src + "/none", "/", errs.NotFound},
 		"no target folder": {src + "/file", "/no/such/", errs.NotFound},
-		"no parent":        {src + "/file", "/no/such", errs.FailedPrecondition},
+		"no parent":        {src + "/file", "/no/such", errs.NotFound},
 		"folder over file": {src, "/file", errs.FailedPrecondition},
 		"relative":         {src + "/file", "file", errs.InvalidArgument},
 	} {
@@ -185,7 +185,7 @@ func TestPutTellsASendersFailureAndItsOwn(t *testing.T) {
 	}
 	// More than all buffers hold, to a target that refuses at once.
 	endless := io.LimitReader(zeros{}, 64<<20)
-	if _, err := c.Put(b.ctx, guest.PutArgs{Dir: "/none"}, endless); !errs.Is(err, errs.FailedPrecondition) {
+	if _, err := c.Put(b.ctx, guest.PutArgs{Dir: "/none"}, endless); !errs.Is(err, errs.NotFound) {
 		t.Errorf("a refusing target: %v", err)
 	}
 	if _, err := c.Get(b.ctx, guest.GetArgs{Path: "/none", Name: "x"}, io.Discard); !errs.Is(err, errs.NotFound) {

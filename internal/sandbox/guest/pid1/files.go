@@ -109,6 +109,9 @@ func (s *Server) put(a proto.PutArgs, r io.Reader) (pack.Stats, error) {
 		}
 	}
 	root, err := os.OpenRoot(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return pack.Stats{}, errs.New(errs.NotFound, "there is no folder %s in the sandbox: make it first", a.Dir)
+	}
 	if err != nil {
 		return pack.Stats{}, errs.New(errs.FailedPrecondition, "target folder: %w", err)
 	}
@@ -157,5 +160,5 @@ func (s *Server) serveGet(ctx context.Context, c *call) {
 }
 
 func copied(s pack.Stats) proto.CopyResult {
-	return proto.CopyResult{Entries: s.Entries, Bytes: s.Bytes, Skipped: s.Skipped}
+	return proto.CopyResult{Entries: s.Entries, Bytes: s.Bytes, Skipped: s.Skipped, Names: s.Names}
 }
