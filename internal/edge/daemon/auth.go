@@ -10,8 +10,10 @@ import (
 	"slices"
 	"strings"
 
+	"connectrpc.com/connect"
 	"github.com/google/renameio/v2"
 
+	"brood/internal/base/errs"
 	"brood/internal/wire"
 )
 
@@ -48,10 +50,11 @@ func (l socketListener) Accept() (net.Conn, error) {
 // the token; the rest of a page's rules is the browser's, told by CORS for
 // the origins that the user has named.
 func (d *Daemon) guard(next http.Handler) http.Handler {
-	want := sha256.Sum256([]byte("Bearer " + d.info.Token))
+	want := sha256.Sum256([]byte(d.info.Token))
+	refuse := refuser()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !loopbackHost(r.Host) {
-			http.Error(w, "this address is for loopback callers: use "+d.info.LoopbackURL, http.StatusForbidden)
+			refuse(w, r, errs.New(errs.PermissionDenied, "the host %.80q is no loopback name: this address is for callers on this machine, use %s", r.Host, d.info.LoopbackURL))
 			return
 		}
 		if origin := r.Header.Get("Origin"); origin != "" && slices.Contains(d.p.Settings.CORS, origin) {
@@ -61,14 +64,41 @@ func (d *Daemon) guard(next http.Handler) http.Handler {
 				return
 			}
 		}
-		got := sha256.Sum256([]byte(r.Header.Get("Authorization")))
+		got := sha256.Sum256([]byte(bearer(r.Header.Get("Authorization"))))
 		if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			http.Error(w, "send the token of daemon.json as Authorization: Bearer", http.StatusUnauthorized)
+			refuse(w, r, errs.New(errs.Unauthenticated, "the token is missing or wrong: send the one of daemon.json as Authorization: Bearer"))
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// bearer takes the token from an Authorization header, whose scheme may have
+// any case (RFC 9110, 11.1). No token is empty, so that nothing else is one.
+func bearer(header string) string {
+	scheme, token, _ := strings.Cut(header, " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimLeft(token, " ")
+}
+
+// refuser answers a call that does not get through in the protocol it came in,
+// and what is no call in plain text.
+func refuser() func(http.ResponseWriter, *http.Request, error) {
+	ew := connect.NewErrorWriter()
+	return func(w http.ResponseWriter, r *http.Request, err error) {
+		if ew.IsSupported(r) {
+			_ = ew.Write(w, r, wire.Error(err)) // when that fails the caller is gone
+			return
+		}
+		status := http.StatusUnauthorized
+		if errs.Is(err, errs.PermissionDenied) {
+			status = http.StatusForbidden
+		}
+		http.Error(w, err.Error(), status)
+	}
 }
 
 // loopbackHost reports whether a Host header names this machine's loopback: a
