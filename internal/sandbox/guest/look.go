@@ -31,6 +31,13 @@ func (d dialled) Close() error {
 	return nil
 }
 
+// Protect makes places read-only, and places inside them writable again, in
+// the order given.
+func (c *Client) Protect(ctx context.Context, places ...proto.Place) error {
+	_, err := invoke[struct{}](ctx, c, proto.OpProtect, proto.ProtectArgs{Places: places})
+	return err
+}
+
 // Usage returns what the sandbox uses now, in bytes.
 func (c *Client) Usage(ctx context.Context) (memory uint64, err error) {
 	r, err := invoke[proto.UsageResult](ctx, c, proto.OpUsage, nil)

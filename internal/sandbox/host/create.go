@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"brood/internal/base/errs"
@@ -185,6 +187,11 @@ func (h *Host) boot(ctx context.Context, e *entry, p CreateParams) error {
 	if err := h.identify(ctx, e, g, identity{uuid: newUUID()}); err != nil {
 		return err
 	}
+	if places := protected(sb.Mounts); len(places) > 0 {
+		if err := g.Protect(ctx, places...); err != nil {
+			return fmt.Errorf("mounts of sandbox %s: %w", sb.Name, err)
+		}
+	}
 	if len(sb.Command.Argv) > 0 {
 		if _, err := g.Start(ctx, proto.StartArgs{Command: sb.Command}); err != nil {
 			return fmt.Errorf("start the command of sandbox %s: %w", sb.Name, err)
@@ -234,4 +241,19 @@ func (h *Host) keep(e *entry, why error) error {
 	name := e.view().Name
 	err := fmt.Errorf("%w (it is kept: look at it with `brood sb logs %s`, and remove it with `brood sb rm %s`)", why, name, name)
 	return errors.Join(err, h.save(e))
+}
+
+// protected are the mounts that cannot be written, and those inside them that
+// can: the layer that takes what a sandbox writes is over all of them, so that
+// only the guest can keep writes away. Forks have what it did.
+func protected(mounts []Mount) []proto.Place {
+	sorted := slices.SortedFunc(slices.Values(mounts), func(a, b Mount) int { return strings.Compare(a.Target, b.Target) })
+	var all []proto.Place
+	for _, m := range sorted {
+		inside := slices.ContainsFunc(all, func(p proto.Place) bool { return strings.HasPrefix(m.Target, p.Path+"/") })
+		if m.ReadOnly || inside {
+			all = append(all, proto.Place{Path: m.Target, ReadOnly: m.ReadOnly})
+		}
+	}
+	return all
 }

@@ -95,6 +95,9 @@ var handlers = map[string]func(context.Context, call){
 		}
 		return m.s.Files.stat(a), nil
 	}),
+	proto.OpProtect: now(func(*machine, proto.ProtectArgs) (none, error) {
+		return none{}, nil // nothing of this machine is shown in a fake
+	}),
 	proto.OpExecList: now((*machine).execList),
 	proto.OpResize: now(func(m *machine, a proto.ResizeArgs) (none, error) {
 		x, err := m.exec(a.ID)

@@ -73,6 +73,8 @@ func (s *Server) dispatch(ctx context.Context, c *call) {
 		answer(c, func(a proto.IdentityArgs) (proto.IdentityResult, error) { return s.renew(ctx, a) })
 	case proto.OpIdentityInfo:
 		answer(c, func(none) (proto.IdentityResult, error) { return s.identityInfo() })
+	case proto.OpProtect:
+		answer(c, func(a proto.ProtectArgs) (none, error) { return none{}, s.protect(ctx, a) })
 	case proto.OpPs:
 		answer(c, func(none) (proto.PsResult, error) { return s.ps() })
 	case proto.OpStat:

@@ -48,6 +48,7 @@ type testOS struct {
 	mu       sync.Mutex
 	hostname string
 	stepped  time.Duration
+	places   []string
 }
 
 func (*testOS) Processes() ([]pid1.Proc, error) {
@@ -89,6 +90,13 @@ func (o *testOS) StepClock(by time.Duration) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.stepped += by
+	return nil
+}
+
+func (o *testOS) Protect(place string, readOnly bool) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.places = append(o.places, fmt.Sprint(place, " ", readOnly))
 	return nil
 }
 

@@ -20,6 +20,9 @@ type OS interface {
 	Hostname() (string, error)
 	// StepClock moves the wall clock.
 	StepClock(by time.Duration) error
+	// Protect makes a folder or file read-only, or writable inside one that
+	// is not.
+	Protect(place string, readOnly bool) error
 }
 
 // Proc is a process as /proc tells it.
