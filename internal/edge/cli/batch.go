@@ -31,7 +31,8 @@ after its end. Its id may be cut short as long as one batch has it.`,
 }
 
 func newBatchList(a *app) *cobra.Command {
-	return &cobra.Command{
+	var quiet bool
+	cmd := &cobra.Command{
 		Use:     "ls",
 		Aliases: []string{"list"},
 		Short:   "List the batches",
@@ -48,14 +49,25 @@ func newBatchList(a *app) *cobra.Command {
 			}
 			var rows [][]string
 			for _, b := range all {
+				if quiet {
+					if err := a.text("%s\n", b.GetId()); err != nil {
+						return err
+					}
+					continue
+				}
 				rows = append(rows, []string{
 					b.GetId(), batchState(b), strconv.Itoa(int(b.GetTotal())), strconv.Itoa(int(b.GetOk())), strconv.Itoa(int(b.GetFailed())),
 					ago(b.GetCreatedAt()), batchSources(b),
 				})
 			}
+			if quiet {
+				return nil
+			}
 			return table(a.out, []string{"BATCH", "STATE", "FORKS", "READY", "FAILED", "BEGUN", "OF"}, rows)
 		}),
 	}
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "ids only")
+	return cmd
 }
 
 func batchState(b *broodv1.Batch) string {

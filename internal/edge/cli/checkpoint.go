@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -15,7 +16,8 @@ func newCheckpoint(a *app) *cobra.Command {
 		Use:   "checkpoint SOURCE NAME",
 		Short: "Save a sandbox under a name",
 		Long: `Save a sandbox as a checkpoint: memory, processes and disk, cut at one instant.
-The sandbox goes on; it stands still for the moment of the cut.`,
+The sandbox goes on; it stands still for the moment of the cut. Of one whose
+command has ended the disk alone is saved.`,
 		Example: `  brood sb checkpoint src base
   brood sb checkpoint src base --replace --pin`,
 		Args:              takes(2, 2),
@@ -29,8 +31,11 @@ The sandbox goes on; it stands still for the moment of the cut.`,
 				return a.message(r)
 			}
 			cp := r.GetCheckpoint()
-			return a.text("%s  %s, %s in %s, %s stood still for %s\n", cp.GetName(), short(cp.GetDigest()),
-				home.Bytes(cp.GetSizeBytes()), took(r.GetElapsedMs()), args[0], took(r.GetPausedMs()))
+			still := ""
+			if cp.GetHasMemory() { // else nothing ran that could stand still
+				still = fmt.Sprintf(", %s stood still for %s", args[0], took(r.GetPausedMs()))
+			}
+			return a.text("%s  %s, %s in %s%s\n", cp.GetName(), short(cp.GetDigest()), home.Bytes(cp.GetSizeBytes()), took(r.GetElapsedMs()), still)
 		}),
 	}
 	cmd.Flags().BoolVar(&o.Replace, "replace", false, "take the name from the checkpoint that has it")

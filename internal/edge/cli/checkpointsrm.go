@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"brood/client"
 )
@@ -17,7 +16,7 @@ func (a *app) removeCheckpoints(ctx context.Context, c *client.Client, names []s
 		later, err := c.DeleteCheckpoint(ctx, name, whenUnused)
 		switch {
 		case err != nil:
-			failed = errors.Join(failed, fmt.Errorf("remove %s: %w", name, err))
+			failed = errors.Join(failed, about("remove "+name, err))
 		case later:
 			deferred = append(deferred, name)
 		default:

@@ -30,7 +30,7 @@ func (s *fakeCheckpoints) CreateCheckpoint(_ context.Context, req *connect.Reque
 		return nil, errs.New(errs.AlreadyExists, "checkpoint %s exists: choose another name, or --replace", m.GetName())
 	}
 	cp := &broodv1.Checkpoint{
-		Name: m.GetName(), Digest: strings.Repeat("cd", 32), Source: m.GetSource(), Pinned: m.GetPin(), HasMemory: true, Driver: "fake",
+		Name: m.GetName(), Digest: strings.Repeat("cd", 32), Source: m.GetSource(), Pinned: m.GetPin(), HasMemory: m.GetName() != "disk", Driver: "fake",
 		Host: "local", SizeBytes: 4_200_000, UniqueBytes: 4_100_000, MemoryMb: 512, CreatedAt: timestamppb.Now(), UsedAt: timestamppb.Now(),
 	}
 	if m.GetName() == "broken" {

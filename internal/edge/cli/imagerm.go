@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -27,7 +26,7 @@ func newImageRemove(a *app) *cobra.Command {
 			for _, ref := range args {
 				r, err := c.RemoveImage(ctx, ref)
 				if err != nil {
-					failed = errors.Join(failed, fmt.Errorf("remove %s: %w", ref, err))
+					failed = errors.Join(failed, about("remove "+ref, err))
 					continue
 				}
 				gone.Removed = append(gone.Removed, r.GetImage())

@@ -52,20 +52,18 @@ func newRemove(a *app) *cobra.Command {
 // remove removes sandboxes and says which; a failure stops no other.
 func (a *app) remove(ctx context.Context, c *client.Client, names []string, force bool) error {
 	failures := life.Each(ctx, len(names), removing, func(ctx context.Context, i int) error {
-		err := c.DeleteSandbox(ctx, names[i])
-		if force && errs.Is(err, errs.NotFound) {
-			return nil
-		}
-		return err
+		return c.DeleteSandbox(ctx, names[i])
 	})
 	removed := make([]string, 0, len(names))
 	var failed []error
 	for i, err := range failures {
-		if err != nil {
-			failed = append(failed, fmt.Errorf("remove %s: %w", names[i], err))
-			continue
+		switch {
+		case err == nil:
+			removed = append(removed, names[i])
+		case force && errs.Is(err, errs.NotFound): // nothing was to be done
+		default:
+			failed = append(failed, about("remove "+names[i], err))
 		}
-		removed = append(removed, names[i])
 	}
 	err := errors.Join(failed...)
 	if a.json {
@@ -75,4 +73,14 @@ func (a *app) remove(ctx context.Context, c *client.Client, names []string, forc
 		err = errors.Join(err, a.text("%s\n", name))
 	}
 	return err
+}
+
+// about says what failed, unless the error does so itself: what is refused is
+// refused by name.
+func about(what string, err error) error {
+	switch errs.CodeOf(err) {
+	case errs.InvalidArgument, errs.NotFound, errs.FailedPrecondition, errs.DataLoss:
+		return err
+	}
+	return fmt.Errorf("%s: %w", what, err)
 }

@@ -13,7 +13,6 @@ import (
 	"brood/internal/base/errs"
 	"brood/internal/base/id"
 	"brood/internal/sandbox/batch/exec"
-	"brood/internal/wire"
 )
 
 type batchService struct{ d *Daemon }
@@ -84,7 +83,7 @@ func (d *Daemon) batch(ref string) (exec.Batch, error) {
 		return found[0], nil
 	}
 	all := strings.Join(ids, ",")
-	return exec.Batch{}, errs.With(errs.New(errs.InvalidArgument, "several batches begin with %.80q: %s: write more of it", ref, all), wire.MetaCandidates, all)
+	return exec.Batch{}, errs.With(errs.New(errs.InvalidArgument, "several batches begin with %.80q: %s: write more of it", ref, all), "batches", all)
 }
 
 func batchMessage(b exec.Batch) *broodv1.Batch {

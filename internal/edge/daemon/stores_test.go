@@ -11,6 +11,7 @@ import (
 	"time"
 
 	broodv1 "brood/api/brood/v1"
+	daemonv1 "brood/api/cua/daemon/v1"
 	"brood/client"
 	"brood/internal/base/errs"
 	"brood/internal/base/life"
@@ -225,5 +226,50 @@ func TestOldHostImagesGo(t *testing.T) {
 	check(t, err)
 	if all, err := c.ListImages(ctx); err != nil || len(all) != 1 {
 		t.Errorf("it was not the one of now: %v, %v", all, err)
+	}
+}
+
+// Refusals say what is so once, with the name that was asked for.
+func TestRefusalsSayItOnce(t *testing.T) {
+	ctx := t.Context()
+	c, _ := withCheckpoint(t, t.TempDir(), folder(t), newWorld(t), "dup")
+	for range 2 {
+		b, err := c.ForkMany(ctx, "dup", 1, nil)
+		check(t, err)
+		_, err = b.Collect(ctx)
+		check(t, err)
+	}
+	_, err := c.DeleteCheckpoint(ctx, "dup", false)
+	if !errs.Is(err, errs.FailedPrecondition) || strings.Count(err.Error(), "checkpoint ") != 1 || !strings.Contains(err.Error(), "checkpoint dup is in use by ") {
+		t.Errorf("in use: %v", err)
+	}
+	_, err = c.GetBatch(ctx, "b-")
+	var refused *client.Error
+	if !errors.As(err, &refused) || refused.Reason != "INVALID_ARGUMENT" || !strings.Contains(refused.Metadata["batches"], ",b-") {
+		t.Errorf("two batches: %+v", err)
+	}
+}
+
+// A sandbox whose command has ended does not stand still while it is saved.
+func TestCheckpointOfAStoppedSandboxPausesNothing(t *testing.T) {
+	ctx := t.Context()
+	c, _ := serve(t, t.TempDir(), newWorld(t))
+	req := createIn(folder(t), "ended")
+	req.Create.Command = []string{"true"}
+	_, err := c.CreateSandbox(ctx, req, nil)
+	check(t, err)
+	for _, err := range c.Logs(ctx, "ended", client.LogOptions{Follow: true}) { // until it has ended
+		check(t, err)
+	}
+	for {
+		sb, err := c.GetSandbox(ctx, "ended")
+		check(t, err)
+		if sb.GetState() == daemonv1.SandboxState_SANDBOX_STATE_STOPPED {
+			break
+		}
+	}
+	r, err := c.CreateCheckpoint(ctx, "ended", "disk", client.CheckpointOptions{})
+	if err != nil || r.GetPausedMs() != 0 || r.GetCheckpoint().GetHasMemory() {
+		t.Errorf("%v, %v", r, err)
 	}
 }

@@ -217,15 +217,19 @@ func (f *field) best(d demand) (*site, string) {
 	if least == nil {
 		return nil, ""
 	}
+	why := "least loaded"
+	if f.candidates(d) == 1 {
+		why = "the only machine for it"
+	}
 	if f.holder(least, d.source) {
-		return least, fmt.Sprintf("least loaded (%s), holds the checkpoint", percent(load))
+		return least, fmt.Sprintf("%s (%s), holds the checkpoint", why, percent(load))
 	}
 	if h, hl := f.leastHolder(d, load+holderBonus+rounding); h != nil && hl == load {
-		return h, fmt.Sprintf("least loaded (%s), holds the checkpoint", percent(load))
+		return h, fmt.Sprintf("%s (%s), holds the checkpoint", why, percent(load))
 	} else if h != nil {
 		return h, fmt.Sprintf("holds the checkpoint and is hardly busier (%s) than the least loaded, %s (%s)", percent(hl), least.machine.Name, percent(load))
 	}
-	return least, fmt.Sprintf("least loaded (%s), the checkpoint is copied there first", percent(load))
+	return least, fmt.Sprintf("%s (%s), the checkpoint is copied there first", why, percent(load))
 }
 
 // least returns the least loaded machine that takes the demand.

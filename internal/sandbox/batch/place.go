@@ -65,7 +65,7 @@ func (b *Batch) placeOn(p *part, m *roster.Machine) {
 	}
 	reason := "chosen by the request"
 	if m.Name == id.Local {
-		reason = "this machine"
+		reason = "this machine, as asked"
 	}
 	if room < want {
 		reason += ", takes a part since it has no room for all"

@@ -82,6 +82,9 @@ func (h *Host) Capture(ctx context.Context, p CaptureParams) (_ Captured, err er
 		return Captured{}, fmt.Errorf("checkpoint %s as %s: %w", p.Source, p.Name, err)
 	}
 	undo.Keep()
+	if from.Stopped {
+		paused = 0 // nothing ran
+	}
 	return Captured{Checkpoint: cp, Paused: paused, Took: time.Since(began)}, nil
 }
 

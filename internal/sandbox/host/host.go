@@ -251,7 +251,7 @@ func (h *Host) reserve(rec record) (*entry, error) {
 		return nil, errs.New(errs.AlreadyExists, "a sandbox called %q exists: choose another name or remove it with `brood sb rm %s`", rec.Name, rec.Name)
 	}
 	if h.p.MaxSandboxes > 0 && len(h.names) >= h.p.MaxSandboxes {
-		return nil, errs.New(errs.ResourceExhausted, "this machine takes %d sandboxes and has as many: remove some, or raise max_sandboxes", h.p.MaxSandboxes)
+		return nil, errs.New(errs.ResourceExhausted, "the limit of sandboxes on this machine, %d, is reached: remove some, or raise max_sandboxes", h.p.MaxSandboxes)
 	}
 	h.names[rec.Name] = e
 	return e, nil

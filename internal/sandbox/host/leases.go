@@ -146,7 +146,7 @@ func (h *Host) DeleteCheckpoint(name id.Name, whenUnused bool) (deferred bool, e
 	case cp.Record.Pinned:
 		return false, errs.New(errs.FailedPrecondition, "checkpoint %s is pinned: unpin it first", name)
 	case !whenUnused:
-		return false, errs.New(errs.FailedPrecondition, "checkpoint %s: %w, or delete it with --when-unused", name, refused)
+		return false, errs.New(errs.FailedPrecondition, "checkpoint %s is in use by %s: remove that first, or delete it with --when-unused", name, book.Users(cp.Digest))
 	}
 	if err := h.p.Checkpoints.DeleteWhenUnused(name); err != nil {
 		return false, err

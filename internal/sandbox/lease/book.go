@@ -132,6 +132,9 @@ func (b *Book) Holders(d digest.Digest) []Holder {
 	})
 }
 
+// Users names what keeps d, for people; "" when nothing does.
+func (b *Book) Users(d digest.Digest) string { return list(b.Holders(d)) }
+
 // Due returns the checkpoints that are to be deleted: temporary ones that
 // nothing keeps, and condemned ones whose deletion was not finished.
 func (b *Book) Due() []digest.Digest {
