@@ -48,10 +48,10 @@ func DiskError(err error, format string, args ...any) error {
 	}
 	what := fmt.Sprintf(format, args...)
 	switch {
+	case errs.Is(err, errs.InsufficientDisk) && errs.Text(err) != err.Error(): // not said yet
+		return errs.New(errs.InsufficientDisk, "%s: the disk is full: free some space (%w)", what, err)
 	case errs.CodeOf(err) != errs.Internal:
 		return fmt.Errorf("%s: %w", what, err)
-	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
-		return errs.New(errs.InsufficientDisk, "%s: the disk is full: free some space (%w)", what, err)
 	case errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EPERM):
 		return errs.New(errs.PermissionDenied, "%s: %w", what, err)
 	}

@@ -80,7 +80,7 @@ func Info(err error) *daemonv1.DaemonErrorInfo {
 	}
 	return &daemonv1.DaemonErrorInfo{
 		Reason:   formOf(code, facts).reason,
-		Message:  clip(err.Error(), maxText),
+		Message:  clip(errs.Text(err), maxText),
 		Metadata: meta,
 	}
 }

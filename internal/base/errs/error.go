@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"syscall"
 )
 
 // Error is an error with a code. Its text is for the person who made the
@@ -18,8 +20,13 @@ type Error struct {
 func (e *Error) Error() string { return e.err.Error() }
 
 // Unwrap returns the wrapped error, so that %w in New's format is matched by
-// errors.Is and errors.As.
-func (e *Error) Unwrap() error { return errors.Unwrap(e.err) }
+// errors.Is and errors.As, also when there are several.
+func (e *Error) Unwrap() error {
+	if _, several := e.err.(interface{ Unwrap() []error }); several {
+		return e.err
+	}
+	return errors.Unwrap(e.err)
+}
 
 // New returns an error with a code; the format is that of fmt.Errorf, %w
 // included.
@@ -43,9 +50,34 @@ func With(err error, key, value string) error {
 }
 
 // CodeOf returns the code that err carries: the outermost one. Errors of the
-// context package have theirs by nature; any other error is Internal, nil is
-// OK.
+// context package have theirs by nature, and a full disk or quota is
+// InsufficientDisk wherever no more than a wrong state or a defect is said; any
+// other error is Internal, nil is OK.
 func CodeOf(err error) Code {
+	code := said(err)
+	if (code == Internal || code == FailedPrecondition) && DiskFull(err) {
+		return InsufficientDisk
+	}
+	return code
+}
+
+// DiskFull reports whether the cause of err is a full disk or quota.
+func DiskFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// Text is the message of err for the person who made the request. What a full
+// disk stopped says so in the same words everywhere.
+func Text(err error) string {
+	text := err.Error()
+	if CodeOf(err) == InsufficientDisk && DiskFull(err) && !strings.Contains(text, "disk is full") {
+		text += ": the disk is full, free some space"
+	}
+	return text
+}
+
+// said is the code that err says, or has by nature.
+func said(err error) Code {
 	if err == nil {
 		return OK
 	}

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"strings"
+	"syscall"
 	"testing"
 
 	"brood/internal/base/errs"
@@ -69,5 +72,29 @@ func TestWithKeepsCodeAndEarlierFacts(t *testing.T) {
 	}
 	if errs.With(nil, "a", "b") != nil || errs.MetaOf(io.EOF) != nil {
 		t.Error("no error, no facts")
+	}
+}
+
+// A full disk is one wherever it is found, unless something else was said.
+func TestFullDiskIsFoundInTheChain(t *testing.T) {
+	full := &fs.PathError{Op: "write", Path: "/x", Err: syscall.ENOSPC}
+	for err, want := range map[error]errs.Code{
+		full:                           errs.InsufficientDisk,
+		fmt.Errorf("record: %w", full): errs.InsufficientDisk,
+		errs.New(errs.Internal, "record: %w", full):                     errs.InsufficientDisk,
+		errs.New(errs.FailedPrecondition, "record: %w", full):           errs.InsufficientDisk,
+		errs.New(errs.Internal, "%w beside %w", io.EOF, syscall.EDQUOT): errs.InsufficientDisk,
+		errors.Join(errs.New(errs.NotFound, "no sandbox"), full):        errs.NotFound,
+		errs.New(errs.Canceled, "interrupted: %w", full):                errs.Canceled,
+	} {
+		if got := errs.CodeOf(err); got != want {
+			t.Errorf("CodeOf(%v) = %v, want %v", err, got, want)
+		}
+		if got := strings.Contains(errs.Text(err), "the disk is full"); got != (want == errs.InsufficientDisk) {
+			t.Errorf("Text(%v) = %q", err, errs.Text(err))
+		}
+	}
+	if errs.CodeOf(full).ExitCode() != errs.ExitNoDisk {
+		t.Error("a full disk has an exit code of its own")
 	}
 }

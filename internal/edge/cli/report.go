@@ -47,7 +47,7 @@ func (a *app) report(err error) int {
 		fmt.Fprintf(a.err, "%s\n", errorJSON(err))
 		return code
 	}
-	a.say("%s", err)
+	a.say("%s", errs.Text(err))
 	return code
 }
 

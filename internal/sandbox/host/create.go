@@ -13,6 +13,7 @@ import (
 	"brood/internal/base/errs"
 	"brood/internal/base/id"
 	"brood/internal/base/life"
+	"brood/internal/home"
 	"brood/internal/sandbox"
 	"brood/internal/sandbox/guest"
 	"brood/internal/sandbox/guest/proto"
@@ -168,7 +169,7 @@ func (h *Host) boot(ctx context.Context, e *entry, p CreateParams) error {
 	p.Progress("booting", "", 0, 0)
 	fs, err := h.openFiles(sb.ID)
 	if err != nil {
-		return errs.New(errs.InsufficientDisk, "folder of sandbox %s: %w", sb.Name, err)
+		return home.DiskError(err, "folder of sandbox %s", sb.Name)
 	}
 	defer closeAll([]*os.File{fs.Diagnostics, fs.Log[0], fs.Log[1]})
 	if err := h.save(e); err != nil {

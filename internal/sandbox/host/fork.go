@@ -10,6 +10,7 @@ import (
 	"brood/internal/base/errs"
 	"brood/internal/base/id"
 	"brood/internal/base/life"
+	"brood/internal/home"
 	"brood/internal/sandbox"
 	"brood/internal/sandbox/checkpoint"
 	"brood/internal/sandbox/guest/proto"
@@ -121,7 +122,7 @@ func (h *Host) resume(ctx context.Context, e *entry, p ForkParams, cp checkpoint
 	sb := e.view()
 	fs, err := h.openFiles(sb.ID)
 	if err != nil {
-		return errs.New(errs.InsufficientDisk, "folder of sandbox %s: %w", sb.Name, err)
+		return home.DiskError(err, "folder of sandbox %s", sb.Name)
 	}
 	defer closeAll([]*os.File{fs.Diagnostics, fs.Log[0], fs.Log[1]})
 	if err := h.save(e); err != nil {

@@ -33,6 +33,9 @@ func Start(dir string) int {
 	case errors.Is(err, errRunning):
 		fmt.Fprintln(os.Stderr, err)
 		return launch.ExitRunning
+	case errors.Is(err, errFull):
+		fmt.Fprintln(os.Stderr, err)
+		return launch.ExitNoDisk
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EINVAL):
 		fmt.Fprintf(os.Stderr, "%v; %s\n", err, hint())
 		return launch.ExitRefused
@@ -94,8 +97,15 @@ func explain(text string, state *os.ProcessState) error {
 	if err != nil || n == 0 {
 		return fmt.Errorf("the holder ended while starting: %s", message)
 	}
+	if syscall.Errno(n) == unix.ENOSPC {
+		return fmt.Errorf("%w: the holder ended while starting: %s", errFull, message)
+	}
 	return fmt.Errorf("the holder ended while starting: %s: %w", message, syscall.Errno(n))
 }
+
+// errFull is for ENOSPC from a holder, which writes; from the kernel's clone it
+// means too many namespaces.
+var errFull = errors.New("the disk is full, free some space")
 
 var errRunning = errors.New("a holder runs here already")
 

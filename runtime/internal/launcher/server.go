@@ -70,7 +70,7 @@ func (l *Launcher) serveConn(ctx context.Context, c net.Conn) error {
 	for {
 		var req launch.Request
 		files, err := conn.Receive(&req)
-		if errors.Is(err, io.EOF) {
+		if gone(err) {
 			return nil
 		}
 		if err != nil {
@@ -90,13 +90,19 @@ func (l *Launcher) serveConn(ctx context.Context, c net.Conn) error {
 		if file != nil {
 			_ = file.Close()
 		}
-		if err != nil {
+		if err != nil && !gone(err) {
 			return err
 		}
 		if req.Op == launch.OpStop && resp.Failure == nil {
 			return l.store.Quit()
 		}
 	}
+}
+
+// gone reports whether the caller went away, as one does who was interrupted
+// while it waited: nothing that a log has to say.
+func gone(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET)
 }
 
 // answer performs one request. The caller closes files and the returned one.
@@ -130,9 +136,18 @@ func (l *Launcher) answer(ctx context.Context, req *launch.Request, files []*os.
 		}
 	}
 	if err != nil {
-		return &launch.Response{Failure: launch.NewFailure(err)}, nil
+		return &launch.Response{Failure: launch.NewFailure(diskFull(err))}, nil
 	}
 	return resp, file
+}
+
+// diskFull gives the errors of gVisor's other processes their code: they come
+// as text only, in which the kernel's words are all there is to know them by.
+func diskFull(err error) error {
+	if errs.CodeOf(err) == errs.Internal && strings.Contains(err.Error(), unix.ENOSPC.Error()) {
+		return errs.New(errs.InsufficientDisk, "%w: the disk is full, free some space", err)
+	}
+	return err
 }
 
 func info() *launch.Info {

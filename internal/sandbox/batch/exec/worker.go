@@ -165,7 +165,7 @@ func (w *worker) fork(ctx context.Context, e batch.StartFork) batch.Event {
 	if errs.Is(err, errs.ResourceExhausted) || errs.Is(err, errs.InsufficientDisk) {
 		cause = batch.Capacity
 	}
-	return batch.ForkFailed{Token: e.ID, Index: e.Index, Machine: e.Machine, Cause: cause, Error: err.Error()}
+	return batch.ForkFailed{Token: e.ID, Index: e.Index, Machine: e.Machine, Cause: cause, Error: errs.Text(err)}
 }
 
 // remove takes back what a start made, and only that.

@@ -35,7 +35,7 @@ type Failure struct {
 
 // NewFailure makes err ready to travel.
 func NewFailure(err error) *Failure {
-	return &Failure{Code: errs.CodeOf(err).String(), Message: err.Error(), Meta: errs.MetaOf(err)}
+	return &Failure{Code: errs.CodeOf(err).String(), Message: errs.Text(err), Meta: errs.MetaOf(err)}
 }
 
 // Err makes an error with a code of it again. A code of a newer guest that we

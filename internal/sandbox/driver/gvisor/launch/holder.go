@@ -103,6 +103,8 @@ func runStart(ctx context.Context, p StartParams) error {
 		return nil
 	case ExitRefused:
 		code = errs.Unsupported
+	case ExitNoDisk:
+		code = errs.InsufficientDisk
 	}
 	return errs.New(code, "start runtime in %s: %s", p.Dir, text)
 }
@@ -111,6 +113,7 @@ func runStart(ctx context.Context, p StartParams) error {
 const (
 	ExitRunning = 3 // a holder runs in that directory already
 	ExitRefused = 4 // the kernel refuses the namespaces; the text says what helps
+	ExitNoDisk  = 5 // the disk is full
 )
 
 // Environ is the whole environment of holder and launcher: nothing of the

@@ -70,7 +70,7 @@ type Failure struct {
 
 // NewFailure turns err into its wire form.
 func NewFailure(err error) *Failure {
-	return &Failure{Code: errs.CodeOf(err).String(), Message: err.Error()}
+	return &Failure{Code: errs.CodeOf(err).String(), Message: errs.Text(err)}
 }
 
 // Err returns the failure as an error with its code; a code this side does
