@@ -124,7 +124,7 @@ func (c *Client) CopyFrom(ctx context.Context, sandbox, remote, local string) (C
 		return Copied{}, failed(errs.New(errs.NotFound, "%w", err))
 	}
 	tr := c.getTar(ctx, sandbox, path.Clean(remote), false)
-	defer tr.Close()
+	defer func() { _ = tr.Close() }() // never fails
 	copied, err := readTar(tr, root, name)
 	if err == nil {
 		// What is after the tar stream's end says that it is whole.

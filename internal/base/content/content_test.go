@@ -32,7 +32,7 @@ func newFile(t testing.TB) *os.File {
 // Whatever the pieces, what is read is what was written, and zeros take no
 // room.
 func TestHoles(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test
+	r := rand.New(rand.NewPCG(1, 2))
 	for range 50 {
 		want := make([]byte, r.IntN(200_000))
 		for range r.IntN(6) {

@@ -23,7 +23,7 @@ func LinkTime(root *os.Root, name string, t time.Time) error {
 	}
 	ts := syscall.NsecToTimespec(t.UnixNano())
 	both := [2]syscall.Timespec{ts, ts}
-	_, _, no := syscall.Syscall6(syscall.SYS_UTIMENSAT, dir.Fd(), uintptr(unsafe.Pointer(base)), uintptr(unsafe.Pointer(&both)), noFollow, 0, 0) //nolint:gosec // the pointers live through the call
+	_, _, no := syscall.Syscall6(syscall.SYS_UTIMENSAT, dir.Fd(), uintptr(unsafe.Pointer(base)), uintptr(unsafe.Pointer(&both)), noFollow, 0, 0)
 	err = nil
 	if no != 0 {
 		err = &os.PathError{Op: "set the time of", Path: name, Err: no}

@@ -59,11 +59,13 @@ func (a *app) listCheckpoints(ctx context.Context, includeTemporary bool) error 
 	}
 	var rows [][]string
 	for _, cp := range all {
+		size, alone := home.Bytes(cp.GetSizeBytes()), home.Bytes(cp.GetUniqueBytes())
 		if cp.GetDamaged() != "" {
+			size, alone = "-", "-"
 			a.say("warning: checkpoint %s cannot be read: %s", cp.GetName(), cp.GetDamaged())
 		}
 		rows = append(rows, []string{
-			cp.GetName(), short(cp.GetDigest()), orDash(cp.GetSource()), home.Bytes(cp.GetSizeBytes()), home.Bytes(cp.GetUniqueBytes()),
+			cp.GetName(), orDash(short(cp.GetDigest())), orDash(cp.GetSource()), size, alone,
 			ago(cp.GetCreatedAt()), orDash(strings.Join(marks(cp), ", ")),
 		})
 	}
