@@ -114,7 +114,7 @@ func (h *Host) lastWords(sb id.Sandbox) string {
 	if text = bytes.TrimSpace(text); len(text) == 0 {
 		return " and wrote nothing"
 	}
-	return "; the last it wrote:\n" + string(text)
+	return "; the last it wrote: " + string(text)
 }
 
 // await tries a probe until it succeeds or the sandbox is no longer there.
