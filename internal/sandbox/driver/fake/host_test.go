@@ -25,17 +25,21 @@ import (
 )
 
 // openHost is what a daemon does with a home when it starts.
-func openHost(t *testing.T, h *home.Home, d sandbox.Driver) *host.Host {
+func openHost(t *testing.T, h *home.Home, d sandbox.Driver, change ...func(*host.Params)) *host.Host {
 	t.Helper()
 	program := []byte("a guest program that nobody runs")
 	images, err := image.Open(h, image.GuestBinary{Bytes: program, Digest: digest.Of(program)})
 	check(t, err)
 	cps, err := checkpoint.Open(h)
 	check(t, err)
-	o, err := host.Open(t.Context(), host.Params{
+	p := host.Params{
 		Home: h, Driver: d, Images: images, Checkpoints: cps, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Needs: checkpoint.NeedsHere(), MaxStarting: 4, MinFree: 1,
-	})
+	}
+	for _, c := range change {
+		c(&p)
+	}
+	o, err := host.Open(t.Context(), p)
 	check(t, err)
 	return o
 }
@@ -88,5 +92,21 @@ func TestHostOverAFake(t *testing.T) {
 	}
 	if all, err := w.Driver().List(t.Context()); err != nil || len(all) != 0 {
 		t.Errorf("%+v are left, %v", all, err)
+	}
+}
+
+// The limit of sandboxes is told as a number that reads well at one too.
+func TestTheLimitOfSandboxesIsTold(t *testing.T) {
+	h, err := home.Open(t.TempDir())
+	check(t, err)
+	o := openHost(t, h, newWorld(t).Driver(), func(p *host.Params) { p.MaxSandboxes = 1 })
+	defer func() { check(t, o.Close()) }()
+	root := t.TempDir()
+	check(t, os.WriteFile(filepath.Join(root, "file"), []byte("x"), 0o600))
+	_, err = o.Create(t.Context(), host.CreateParams{Name: "one", Image: root})
+	check(t, err)
+	_, err = o.Create(t.Context(), host.CreateParams{Name: "two", Image: root})
+	if !errs.Is(err, errs.ResourceExhausted) || !strings.Contains(err.Error(), "limit of sandboxes on this machine, 1, is reached") {
+		t.Errorf("%v", err)
 	}
 }
