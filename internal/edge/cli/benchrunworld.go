@@ -154,9 +154,9 @@ func (a *arm) add(took time.Duration, state *os.ProcessState) {
 // maxRSS is in bytes; Linux counts in KiB.
 func maxRSS(u *syscall.Rusage) int64 {
 	if runtime.GOOS == "darwin" {
-		return int64(u.Maxrss)
+		return u.Maxrss
 	}
-	return int64(u.Maxrss) << 10
+	return u.Maxrss << 10
 }
 
 func (w *benchWorld) turboVersion(ctx context.Context) (string, error) {

@@ -150,16 +150,22 @@ func newRunsShow(a *app) *cobra.Command {
 	}
 }
 
+// namedRun is the run that was asked for, else the last one.
+func namedRun(ctx context.Context, h *history.History, args []string) (string, error) {
+	if len(args) > 0 {
+		return args[0], nil
+	}
+	return lastRun(ctx, h)
+}
+
 func (a *app) showRun(ctx context.Context, args []string) (err error) {
 	h, err := a.openHistory(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = joined([]error{err, h.Close()}) }()
-	name := ""
-	if len(args) > 0 {
-		name = args[0]
-	} else if name, err = lastRun(ctx, h); err != nil {
+	name, err := namedRun(ctx, h, args)
+	if err != nil {
 		return err
 	}
 	r, err := h.Run(ctx, name)
