@@ -14,6 +14,7 @@ var allow = map[string][]string{
 	"internal/base/digest":  {},
 	"internal/base/errs":    {},
 	"internal/base/id":      {},
+	"internal/base/lazy":    {},
 	"internal/base/life":    {},
 
 	"internal/home":    {},

@@ -5,7 +5,10 @@ import (
 
 	"connectrpc.com/connect"
 	"connectrpc.com/grpchealth"
-	"connectrpc.com/grpcreflect"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/reflection"
+	reflectv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	reflectv1alpha "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 
 	"brood/api/brood/v1/broodv1connect"
 	"brood/api/cua/daemon/v1/daemonv1connect"
@@ -41,8 +44,29 @@ func (d *Daemon) mux() http.Handler {
 		broodv1connect.LogServiceName, broodv1connect.CheckpointServiceName, broodv1connect.BatchServiceName, broodv1connect.ImageServiceName,
 	}
 	mux.Handle(grpchealth.NewHandler(grpchealth.NewStaticChecker(services...)))
-	reflector := grpcreflect.NewStaticReflector(services...)
-	mux.Handle(grpcreflect.NewHandlerV1(reflector))
-	mux.Handle(grpcreflect.NewHandlerV1Alpha(reflector))
+	reflector := newReflector(services)
+	for _, name := range []string{reflectv1.ServerReflection_ServiceDesc.ServiceName, reflectv1alpha.ServerReflection_ServiceDesc.ServiceName} {
+		mux.Handle("/"+name+"/", reflector)
+	}
 	return mux
 }
+
+// newReflector answers what services there are and what their messages look
+// like. It is gRPC's own server: the one for connect unpacks descriptors in
+// every start of the program, also where no daemon is wanted.
+func newReflector(services []string) http.Handler {
+	srv, all := grpc.NewServer(), named{}
+	for _, name := range services {
+		all[name] = grpc.ServiceInfo{}
+	}
+	options := reflection.ServerOptions{Services: all}
+	reflectv1.RegisterServerReflectionServer(srv, reflection.NewServerV1(options))
+	reflectv1alpha.RegisterServerReflectionServer(srv, reflection.NewServer(options))
+	return srv
+}
+
+// named are the services that reflection lists.
+type named map[string]grpc.ServiceInfo
+
+// GetServiceInfo returns them.
+func (n named) GetServiceInfo() map[string]grpc.ServiceInfo { return n }

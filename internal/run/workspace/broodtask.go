@@ -1,10 +1,10 @@
 package workspace
 
 import (
-	"regexp"
 	"strings"
 	"time"
 
+	"brood/internal/base/lazy"
 	"brood/internal/run/workspace/source"
 )
 
@@ -101,8 +101,8 @@ func (t *broodTask) items(f *source.File, what string, to *[]item) func(*source.
 }
 
 var (
-	variableName    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	variablePattern = regexp.MustCompile(`^!?[A-Za-z0-9_*\\!]+$`)
+	variableName    = lazy.Regexp(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	variablePattern = lazy.Regexp(`^!?[A-Za-z0-9_*\\!]+$`)
 )
 
 func variables(f *source.File, what string, to *[]string) func(*source.Node) error {
@@ -111,7 +111,7 @@ func variables(f *source.File, what string, to *[]string) func(*source.Node) err
 			return err
 		}
 		for i, name := range *to {
-			if !variablePattern.MatchString(name) {
+			if !variablePattern().MatchString(name) {
 				return f.Wrong(n.Items[i].Line, "%s: %q is no name of a variable; * stands for any characters, ! in front takes back", what, name)
 			}
 		}
@@ -126,7 +126,7 @@ func (t *broodTask) readDefine(f *source.File, what string) func(*source.Node) e
 		}
 		t.define = make(map[string]string, len(n.Fields))
 		for _, v := range n.Fields {
-			if !variableName.MatchString(v.Key) {
+			if !variableName().MatchString(v.Key) {
 				return f.Wrong(v.Line, "%s: %q is no name of a variable", what, v.Key)
 			}
 			switch v.Value.Kind {

@@ -9,11 +9,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"brood/internal/base/errs"
+	"brood/internal/base/lazy"
 	"brood/internal/run/workspace/source"
 )
 
@@ -161,7 +161,7 @@ func sortedNames(scripts map[string]string) []string {
 	return names
 }
 
-var target = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9_-]*)[ \t]*:([^=]|$)`)
+var target = lazy.Regexp(`^([A-Za-z][A-Za-z0-9_-]*)[ \t]*:([^=]|$)`)
 
 // makeTasks makes well-known targets of a Makefile tasks. What they write is
 // not known, so they are not cached.
@@ -175,7 +175,7 @@ func makeTasks(dir string) []drafted {
 		lines := bufio.NewScanner(bytes.NewReader(raw))
 		lines.Buffer(nil, source.MaxSize+1)
 		for lines.Scan() {
-			m := target.FindStringSubmatch(lines.Text())
+			m := target().FindStringSubmatch(lines.Text())
 			if m == nil || known[m[1]] == nil || slices.ContainsFunc(tasks, func(t drafted) bool { return t.name == m[1] }) {
 				continue
 			}
@@ -276,11 +276,11 @@ func writeTasks(b *bytes.Buffer, tasks []drafted, indent string) {
 	}
 }
 
-var simple = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_./-]*$`)
+var simple = lazy.Regexp(`^[A-Za-z][A-Za-z0-9_./-]*$`)
 
 // quoted writes a key of YAML.
 func quoted(s string) string {
-	if simple.MatchString(s) && !slices.Contains([]string{"true", "false", "null", "yes", "no", "on", "off", "y", "n"}, strings.ToLower(s)) {
+	if simple().MatchString(s) && !slices.Contains([]string{"true", "false", "null", "yes", "no", "on", "off", "y", "n"}, strings.ToLower(s)) {
 		return s
 	}
 	raw, err := json.Marshal(s)

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"brood/internal/base/errs"
+	"brood/internal/base/lazy"
 	"brood/internal/run"
 	"brood/internal/run/workspace/source"
 )
@@ -28,7 +29,7 @@ var lockfiles = []struct {
 	{"bun", []string{"bun.lock", "bun.lockb"}},
 }
 
-var managerForm = regexp.MustCompile(`^(npm|pnpm|yarn|bun)@\^?~?v?(\d+(?:\.\d+(?:\.\d+(?:-[0-9A-Za-z.-]+)?)?)?)`)
+var managerForm = lazy.Regexp(`^(npm|pnpm|yarn|bun)@\^?~?v?(\d+(?:\.\d+(?:\.\d+(?:-[0-9A-Za-z.-]+)?)?)?)`)
 
 // manager finds the package manager: devEngines or packageManager of the
 // root's package.json, else the lockfile. The version is empty where nothing
@@ -43,7 +44,7 @@ func (w *Workspace) findManager(m *manifest) error {
 			return errs.New(errs.InvalidArgument, "package.json: packageManager is %q: npm, pnpm, yarn and bun are known", m.PackageManager)
 		}
 		w.Manager.Name = name
-		if parts := managerForm.FindStringSubmatch(m.PackageManager); parts != nil {
+		if parts := managerForm().FindStringSubmatch(m.PackageManager); parts != nil {
 			w.Manager.Version = parts[2]
 		}
 		w.Lockfile = w.lockfileOf(name)

@@ -2,9 +2,10 @@ package workspace
 
 import (
 	"cmp"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"brood/internal/base/lazy"
 )
 
 // version is a semantic version; build metadata is cut.
@@ -14,14 +15,14 @@ type version struct {
 }
 
 var (
-	versionForm = regexp.MustCompile(`^[v=\s]*(\d{1,15})\.(\d{1,15})\.(\d{1,15})(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?$`)
-	partForm    = regexp.MustCompile(`^(<=|>=|<|>|=|~>|~|\^)?\s*[v=\s]*(\d{1,15}|[xX*])(?:\.(\d{1,15}|[xX*])(?:\.(\d{1,15}|[xX*])(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?)?)?$`)
-	hyphenForm  = regexp.MustCompile(`^\s*(\S+)\s+-\s+(\S+)\s*$`)
-	operator    = regexp.MustCompile(`(<=|>=|<|>|=|~>|~|\^)\s+`)
+	versionForm = lazy.Regexp(`^[v=\s]*(\d{1,15})\.(\d{1,15})\.(\d{1,15})(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?$`)
+	partForm    = lazy.Regexp(`^(<=|>=|<|>|=|~>|~|\^)?\s*[v=\s]*(\d{1,15}|[xX*])(?:\.(\d{1,15}|[xX*])(?:\.(\d{1,15}|[xX*])(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?)?)?$`)
+	hyphenForm  = lazy.Regexp(`^\s*(\S+)\s+-\s+(\S+)\s*$`)
+	operator    = lazy.Regexp(`(<=|>=|<|>|=|~>|~|\^)\s+`)
 )
 
 func parseVersion(s string) (version, bool) {
-	m := versionForm.FindStringSubmatch(strings.TrimSpace(s))
+	m := versionForm().FindStringSubmatch(strings.TrimSpace(s))
 	if m == nil {
 		return version{}, false
 	}
@@ -104,13 +105,13 @@ func parseConstraint(s string) (constraint, bool) {
 }
 
 func parseAlternative(s string) ([]bound, bool) {
-	if m := hyphenForm.FindStringSubmatch(s); m != nil {
+	if m := hyphenForm().FindStringSubmatch(s); m != nil {
 		low, lok := parsePart(">=" + m[1])
 		high, hok := parsePart("<=" + m[2])
 		return append(low, high...), lok && hok
 	}
 	var all []bound
-	for _, part := range strings.FieldsFunc(operator.ReplaceAllString(s, "$1"), func(r rune) bool { return r == ' ' || r == '\t' || r == ',' }) {
+	for _, part := range strings.FieldsFunc(operator().ReplaceAllString(s, "$1"), func(r rune) bool { return r == ' ' || r == '\t' || r == ',' }) {
 		bounds, ok := parsePart(part)
 		if !ok {
 			return nil, false
@@ -122,7 +123,7 @@ func parseAlternative(s string) ([]bound, bool) {
 
 // parsePart reads one comparator, with x for what is left open.
 func parsePart(s string) ([]bound, bool) {
-	m := partForm.FindStringSubmatch(s)
+	m := partForm().FindStringSubmatch(s)
 	if m == nil {
 		return nil, false
 	}

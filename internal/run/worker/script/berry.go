@@ -4,17 +4,17 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"brood/internal/base/errs"
+	"brood/internal/base/lazy"
 )
 
 var (
-	yarnPath   = regexp.MustCompile(`(?m)^yarnPath:\s*["']?([^\s"'#]+)`)
-	release    = regexp.MustCompile(`^yarn-(\d+\.\d+\.\d+[0-9A-Za-z.-]*)\.c?js$`)
-	nodeLinker = regexp.MustCompile(`(?m)^nodeLinker:\s*["']?node-modules["']?\s*(#.*)?$`)
-	envFiles   = regexp.MustCompile(`(?m)^injectEnvironmentFiles\s*:`)
+	yarnPath   = lazy.Regexp(`(?m)^yarnPath:\s*["']?([^\s"'#]+)`)
+	release    = lazy.Regexp(`^yarn-(\d+\.\d+\.\d+[0-9A-Za-z.-]*)\.c?js$`)
+	nodeLinker = lazy.Regexp(`(?m)^nodeLinker:\s*["']?node-modules["']?\s*(#.*)?$`)
+	envFiles   = lazy.Regexp(`(?m)^injectEnvironmentFiles\s*:`)
 )
 
 // pinnedYarn is the yarn that a workspace carries with it, whatever PATH has.
@@ -23,7 +23,7 @@ func pinnedYarn(root string) (*install, error) {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, errs.New(errs.FailedPrecondition, "the workspace's yarn: %w", err)
 	}
-	m := yarnPath.FindSubmatch(b)
+	m := yarnPath().FindSubmatch(b)
 	if m == nil {
 		return nil, nil
 	}
@@ -31,7 +31,7 @@ func pinnedYarn(root string) (*install, error) {
 	if !filepath.IsAbs(file) {
 		file = filepath.Join(root, file)
 	}
-	v := release.FindStringSubmatch(filepath.Base(file))
+	v := release().FindStringSubmatch(filepath.Base(file))
 	if v == nil || !exists(file) {
 		return nil, inexact("the name of the workspace's yarn does not tell its version")
 	}
@@ -42,10 +42,10 @@ func pinnedYarn(root string) (*install, error) {
 // cannot tell the difference.
 func berry(j *job) (*Plan, error) {
 	rc, err := os.ReadFile(filepath.Join(j.Root, ".yarnrc.yml"))
-	if err != nil || !nodeLinker.Match(rc) {
+	if err != nil || !nodeLinker().Match(rc) {
 		return nil, inexact("the workspace does not say nodeLinker: node-modules")
 	}
-	if envFiles.Match(rc) || exists(filepath.Join(j.Root, ".env.yarn")) || exists(filepath.Join(j.dir, ".env.yarn")) {
+	if envFiles().Match(rc) || exists(filepath.Join(j.Root, ".env.yarn")) || exists(filepath.Join(j.dir, ".env.yarn")) {
 		return nil, inexact("yarn reads variables from files")
 	}
 	if !exists(filepath.Join(j.Root, "node_modules", ".yarn-state.yml")) {
@@ -114,8 +114,8 @@ func (p *Planner) wrappers(in *install) (string, error) {
 func quoteAlways(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 var (
-	word       = regexp.MustCompile(`^(?:[A-Za-z0-9_@%+=:,./-]+|"[A-Za-z0-9_@%+=:,./ *-]*"|'[A-Za-z0-9_@%+=:,./ *-]*')+$`)
-	assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
+	word       = lazy.Regexp(`^(?:[A-Za-z0-9_@%+=:,./-]+|"[A-Za-z0-9_@%+=:,./ *-]*"|'[A-Za-z0-9_@%+=:,./ *-]*')+$`)
+	assignment = lazy.Regexp(`^[A-Za-z_][A-Za-z0-9_]*=`)
 )
 
 // plain says why a line may mean something else to yarn's shell than to the
@@ -127,7 +127,7 @@ func plain(line, path string) string {
 		if !ok || len(words) == 0 {
 			return "the script is more than plain commands"
 		}
-		for len(words) > 1 && assignment.MatchString(words[0]) {
+		for len(words) > 1 && assignment().MatchString(words[0]) {
 			words = words[1:]
 		}
 		switch first := words[0]; {
@@ -152,7 +152,7 @@ func split(cmd string) ([]string, bool) {
 	for i := 0; i <= len(cmd); i++ {
 		if i == len(cmd) || quote == 0 && (cmd[i] == ' ' || cmd[i] == '\t') {
 			if at >= 0 {
-				if !word.MatchString(cmd[at:i]) {
+				if !word().MatchString(cmd[at:i]) {
 					return nil, false
 				}
 				words = append(words, cmd[at:i])

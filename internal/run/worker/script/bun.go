@@ -2,12 +2,13 @@ package script
 
 import (
 	"path/filepath"
-	"regexp"
+
+	"brood/internal/base/lazy"
 )
 
 // managers are the words that bun reads in a script as calls of a package
 // manager, and replaces.
-var managers = regexp.MustCompile(`\b(npm|npx|pnpm|pnpx|yarn|bun|bunx)\b`)
+var managers = lazy.Regexp(`\b(npm|npx|pnpm|pnpx|yarn|bun|bunx)\b`)
 
 // bun runs a script as bun 1.2 and later do: by bash where there is one.
 func bun(j *job) (*Plan, error) {
@@ -26,7 +27,7 @@ func bun(j *job) (*Plan, error) {
 		}
 	}
 	for _, event := range []string{"pre" + j.Command.Script, j.Command.Script, "post" + j.Command.Script} {
-		if managers.MatchString(j.m.scripts[event]) {
+		if managers().MatchString(j.m.scripts[event]) {
 			return nil, inexact("bun rewrites calls of package managers in scripts")
 		}
 	}

@@ -3,14 +3,15 @@ package script
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"brood/internal/base/lazy"
 )
 
 // pnpmSettings are the settings of pnpm-workspace.yaml that change how scripts
 // run.
-var pnpmSettings = regexp.MustCompile(`(?m)^["']?(scriptShell|shellEmulator|enablePrePostScripts|useNodeVersion|verifyDepsBeforeRun|nodeOptions|executionEnv|scriptsPrependNodePath|ignoreScripts|nodeVersion|devEngines)["']?\s*:`)
+var pnpmSettings = lazy.Regexp(`(?m)^["']?(scriptShell|shellEmulator|enablePrePostScripts|useNodeVersion|verifyDepsBeforeRun|nodeOptions|executionEnv|scriptsPrependNodePath|ignoreScripts|nodeVersion|devEngines)["']?\s*:`)
 
 // pnpm runs a script as pnpm 8 to 12 do.
 func pnpm(j *job) (*Plan, error) {
@@ -21,7 +22,7 @@ func pnpm(j *job) (*Plan, error) {
 	if err := j.conf.only("enable-pre-post-scripts"); err != nil {
 		return nil, err
 	}
-	if b, err := os.ReadFile(filepath.Join(j.Root, "pnpm-workspace.yaml")); err == nil && pnpmSettings.Match(b) {
+	if b, err := os.ReadFile(filepath.Join(j.Root, "pnpm-workspace.yaml")); err == nil && pnpmSettings().Match(b) {
 		return nil, inexact("pnpm-workspace.yaml sets how scripts run")
 	}
 	if j.m.fields["pnpm"] != nil || j.m.fields["devEngines"] != nil {

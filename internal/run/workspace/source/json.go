@@ -2,13 +2,13 @@ package source
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 	"unicode/utf8"
 
 	"github.com/tailscale/hujson"
 
 	"brood/internal/base/errs"
+	"brood/internal/base/lazy"
 )
 
 // JSON reads JSON with comments and trailing commas. path is the file's name
@@ -34,11 +34,11 @@ func JSON(path string, raw []byte) (*File, error) {
 	return f, nil
 }
 
-var position = regexp.MustCompile(`^hujson: line (\d+), column \d+: (.*)$`)
+var position = lazy.Regexp(`^hujson: line (\d+), column \d+: (.*)$`)
 
 // jsonError turns the parser's words about a place into ours.
 func jsonError(f *File, err error) error {
-	if m := position.FindStringSubmatch(err.Error()); m != nil {
+	if m := position().FindStringSubmatch(err.Error()); m != nil {
 		if line, nerr := strconv.Atoi(m[1]); nerr == nil {
 			return f.Wrong(line, "is not JSON: %s", m[2])
 		}

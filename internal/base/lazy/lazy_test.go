@@ -1,0 +1,21 @@
+package lazy_test
+
+import (
+	"testing"
+
+	"brood/internal/base/lazy"
+)
+
+func TestRegexpIsCompiledOnceAndWhenUsed(t *testing.T) {
+	wrong := lazy.Regexp("(")
+	defer func() {
+		if recover() == nil {
+			t.Error("a wrong expression was used")
+		}
+	}()
+	right := lazy.Regexp("^a+$")
+	if !right().MatchString("aa") || right() != right() {
+		t.Error("it does not match, or is compiled again")
+	}
+	wrong()
+}
