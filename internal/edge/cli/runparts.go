@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"brood/internal/base/errs"
 	"brood/internal/base/id"
@@ -101,8 +102,8 @@ func (k *keys) Key(ctx context.Context, t *run.Task, upstream map[id.Task]run.Ke
 }
 
 // Changed is orchestrator.Keys.
-func (k *keys) Changed(ctx context.Context, t *run.Task) (string, error) {
-	return k.keyer.Changed(ctx, t)
+func (k *keys) Changed(ctx context.Context, t *run.Task, began time.Time) (string, error) {
+	return k.keyer.Changed(ctx, t, began)
 }
 
 // together calls all of fs at once and joins their errors.

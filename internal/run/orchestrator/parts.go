@@ -15,8 +15,9 @@ type Keys interface {
 	// dependencies, whose keys are in upstream.
 	Key(ctx context.Context, t *run.Task, upstream map[id.Task]run.Key) (run.Key, error)
 	// Changed names an input that is no longer as the task's key has it; "" when
-	// all are.
-	Changed(ctx context.Context, t *run.Task) (string, error)
+	// all are. With an attempt's begin, one that was written since counts, though
+	// it holds what it held; the zero time asks for contents alone.
+	Changed(ctx context.Context, t *run.Task, began time.Time) (string, error)
 }
 
 // Cache answers keys with results. Safe for concurrent use. A cache that cannot

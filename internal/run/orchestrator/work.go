@@ -56,7 +56,7 @@ func (r *runner) lookup(ctx context.Context, i int) message {
 // what those wrote in this run is not in the files that keys are derived from,
 // and a hit on what was there before would be a stale one.
 func (r *runner) settled(ctx context.Context, t *run.Task) error {
-	changed, err := r.c.Keys.Changed(ctx, t)
+	changed, err := r.c.Keys.Changed(ctx, t, time.Time{})
 	if err == nil && changed != "" {
 		err = errs.New(errs.FailedPrecondition, "a task before it that is not cached changed its input %s", changed)
 	}
@@ -139,6 +139,7 @@ type attempt struct {
 	key   run.Key
 	save  bool
 	log   *Log
+	began time.Time // when the command was about to be
 }
 
 // attempt executes a task once, and saves its result when it may.
@@ -149,6 +150,7 @@ func (r *runner) attempt(ctx context.Context, a attempt) message {
 	if stored {
 		before, prepareErr = r.c.Cache.Prepare(ctx, a.order.Task)
 	}
+	a.began = time.Now() // the result's times may be another machine's
 	result := r.c.Worker.Execute(ctx, a.order, a.log)
 	msg := message{task: a.index, result: &result}
 	ran := dispatch.Ran{Task: a.index, Ending: dispatch.Succeeded}
@@ -169,7 +171,7 @@ func (r *runner) attempt(ctx context.Context, a attempt) message {
 // save stores a result; unsaved says why it did not, unproven that the inputs
 // changed while the task ran.
 func (r *runner) save(ctx context.Context, a attempt, result run.Result, before any) (unsaved string, unproven bool) {
-	changed, err := r.c.Keys.Changed(ctx, a.order.Task)
+	changed, err := r.c.Keys.Changed(ctx, a.order.Task, a.began)
 	switch {
 	case err != nil:
 		return fmt.Sprintf("its inputs could not be checked again: %v", err), true

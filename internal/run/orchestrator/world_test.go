@@ -68,7 +68,7 @@ func (w *world) Key(_ context.Context, t *run.Task, upstream map[id.Task]run.Key
 	return digest.Of([]byte(strings.Join(all, " "))), nil
 }
 
-func (w *world) Changed(_ context.Context, t *run.Task) (string, error) {
+func (w *world) Changed(_ context.Context, t *run.Task, _ time.Time) (string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.changed[t.ID] {

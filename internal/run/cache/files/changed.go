@@ -12,14 +12,33 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"brood/internal/base/errs"
 	"brood/internal/run/cache/stamp"
 )
 
-// Changed returns the path of a file that is not as the snapshot has it, ""
-// when there is none.
-func (s *Snapshot) Changed(ctx context.Context, list []File) (string, error) {
+// During tells Changed what was under way when files may have been written.
+type During struct {
+	// Began is when it began; zero is that nothing was.
+	Began time.Time
+	// Made says that a file is its own to write; nil is that none is.
+	Made func(path string) bool
+}
+
+// wrote says that a file was touched meanwhile, whatever it holds now: who read
+// it in between may have read something else. Of times before, the contents
+// tell enough.
+func (d During) wrote(f File, now stamp.Stat) bool {
+	if d.Began.IsZero() || now == f.stat || now.CTime < d.Began.Add(-stamp.Granule).UnixNano() {
+		return false
+	}
+	return d.Made == nil || !d.Made(f.Path)
+}
+
+// Changed returns the path of a file that is not as the snapshot has it, or was
+// written since d began, "" when there is none.
+func (s *Snapshot) Changed(ctx context.Context, list []File, d During) (string, error) {
 	var again []File
 	for _, f := range list {
 		st, err := stamp.Of(s.abs(f.Path))
@@ -28,6 +47,9 @@ func (s *Snapshot) Changed(ctx context.Context, list []File) (string, error) {
 		}
 		if err != nil || modeOf(st) != modeOf(f.stat) {
 			return f.Path, nil //nolint:nilerr // a file that is gone has changed
+		}
+		if d.wrote(f, st) {
+			return f.Path, nil
 		}
 		if st != f.stat || !f.settled {
 			again = append(again, f)

@@ -338,7 +338,7 @@ func TestChanges(t *testing.T) {
 	none := func(string, bool) bool { return false }
 	changed := func() string {
 		t.Helper()
-		name, err := s.Changed(t.Context(), s.Under("packages"))
+		name, err := s.Changed(t.Context(), s.Under("packages"), files.During{})
 		if err != nil {
 			t.Fatal(err)
 		}

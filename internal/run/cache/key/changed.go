@@ -2,6 +2,7 @@ package key
 
 import (
 	"context"
+	"time"
 
 	"brood/internal/run"
 	"brood/internal/run/cache/files"
@@ -9,21 +10,28 @@ import (
 
 // Changed returns the input of a task that is no longer as its key has it, ""
 // when all are: to be asked after the task ran and before its result is saved.
-// A file that came since counts too. The environment cannot change.
-func (k *Keyer) Changed(ctx context.Context, t *run.Task) (string, error) {
+// A file that came since counts too, and one that was written since began,
+// though it holds again what it held; a zero began asks for contents alone. The
+// outputs that git tracks are the exception: the task and those before it write
+// them. The environment cannot change.
+func (k *Keyer) Changed(ctx context.Context, t *run.Task, began time.Time) (string, error) {
 	in, err := k.inputsOf(ctx, t)
 	if err != nil {
 		return "", err
 	}
+	sel, _, err := k.selectionOf(t)
+	if err == nil {
+		err = k.addOutputs(t, &sel)
+	}
+	if err != nil {
+		return "", err
+	}
+	during := files.During{Began: began, Made: sel.made}
 	for _, list := range [][]files.File{in.files, k.guard, k.lock.files()} {
-		name, err := k.cfg.Files.Changed(ctx, list)
+		name, err := k.cfg.Files.Changed(ctx, list, during)
 		if name != "" || err != nil {
 			return name, err
 		}
-	}
-	sel, _, err := k.selectionOf(t)
-	if err != nil {
-		return "", err
 	}
 	if name, err := k.appeared(t, sel); name != "" || err != nil {
 		return name, err
@@ -44,17 +52,23 @@ func (k *Keyer) Changed(ctx context.Context, t *run.Task) (string, error) {
 	return "", nil
 }
 
+// addOutputs completes a selection that needed none so far.
+func (k *Keyer) addOutputs(t *run.Task, sel *selection) error {
+	if sel.outputs != nil {
+		return nil
+	}
+	for _, p := range k.producers(t) {
+		o, err := k.outputs(p)
+		if err != nil {
+			return err
+		}
+		sel.outputs = append(sel.outputs, o)
+	}
+	return nil
+}
+
 // appeared looks for new files where the task's inputs are.
 func (k *Keyer) appeared(t *run.Task, sel selection) (string, error) {
-	if sel.outputs == nil {
-		for _, p := range k.producers(t) {
-			o, err := k.outputs(p)
-			if err != nil {
-				return "", err
-			}
-			sel.outputs = append(sel.outputs, o)
-		}
-	}
 	skip := func(name string, folder bool) bool {
 		switch {
 		case sel.made(name):

@@ -277,11 +277,45 @@ func TestEditsDuringARunAreSeen(t *testing.T) {
 				t.Fatal(err)
 			}
 			tc.change(t, b.root)
-			if got, err := k.Changed(t.Context(), task); err != nil || got != tc.want {
+			if got, err := k.Changed(t.Context(), task, time.Time{}); err != nil || got != tc.want {
 				t.Errorf("changed %q, %v; want %q", got, err, tc.want)
 			}
 		})
 	}
+}
+
+// TestInputsThatChangedAndChangedBack: the command may have read what was there
+// in between.
+func TestInputsThatChangedAndChangedBack(t *testing.T) {
+	b := newBench(t)
+	put(t, b.root, "a/src/generated/g.ts", "g")
+	git(t, b.root, "add", ".")
+	old := time.Now().Add(-time.Hour)
+	for _, name := range []string{"a/src/x.ts", "a/src/generated/g.ts"} {
+		if err := os.Chtimes(filepath.Join(b.root, name), old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k := b.keyer(t)
+	task := b.tasks["a#build"]
+	if _, _, err := k.Key(t.Context(), task, map[id.Task]run.Key{"a#gen": "1", "b#build": "2"}); err != nil {
+		t.Fatal(err)
+	}
+	ask := func(when string, began time.Time, want string) {
+		t.Helper()
+		if got, err := k.Changed(t.Context(), task, began); err != nil || got != want {
+			t.Errorf("%s: changed %q, %v; want %q", when, got, err, want)
+		}
+	}
+	began := time.Now()
+	ask("before", began, "")
+	put(t, b.root, "a/src/generated/g.ts", "g")
+	ask("a committed output", began, "")
+	put(t, b.root, "a/src/x.ts", "y")
+	put(t, b.root, "a/src/x.ts", "x")
+	ask("back again", began, "a/src/x.ts")
+	ask("an attempt that began later", time.Now().Add(time.Minute), "")
+	ask("contents alone", time.Time{}, "")
 }
 
 func TestCommittedOutputsAreInputs(t *testing.T) {
