@@ -8,16 +8,21 @@ import (
 	"time"
 
 	rexec "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"brood/internal/base/errs"
 )
 
 const (
-	// callLimit is how long one try of a call may take, without its bytes;
-	// slowest is the rate, in bytes a second, that its bytes must reach.
-	callLimit = 30 * time.Second
-	slowest   = 64 << 10
+	// callLimit is how long one try of a call may take, without its bytes, and
+	// how long a stream may stand still; firstLimit holds until the server has
+	// answered anything: one that only accepts connections is not worth more.
+	// slowest is the rate, in bytes a second, that bytes must reach.
+	callLimit  = 10 * time.Second
+	firstLimit = 5 * time.Second
+	slowest    = 64 << 10
 	// tries of one call, with a pause that doubles between them.
 	tries      = 4
 	firstPause = 100 * time.Millisecond
@@ -26,7 +31,11 @@ const (
 
 // deadline bounds one try that moves so many bytes, and adds the headers.
 func (c *Client) deadline(ctx context.Context, bytes int64) (context.Context, context.CancelFunc) {
-	limit := callLimit + time.Duration(bytes/slowest)*time.Second
+	limit := callLimit
+	if !c.answered.Load() {
+		limit = firstLimit
+	}
+	limit += time.Duration(bytes/slowest) * time.Second
 	ctx, cancel := context.WithTimeoutCause(ctx, limit,
 		errs.New(errs.DeadlineExceeded, "the cache %s did not answer within %v", c.address, limit))
 	return metadata.NewOutgoingContext(ctx, c.headers), cancel
@@ -71,7 +80,19 @@ func (c *Client) once(ctx context.Context, bytes int64, f func(context.Context) 
 	if err != nil && ctx.Err() == nil && bounded.Err() != nil {
 		return context.Cause(bounded)
 	}
+	if s, ok := status.FromError(err); ok && s.Code() != codes.Unavailable && ctx.Err() == nil {
+		c.answered.Store(true)
+	}
 	return err
+}
+
+// watch ends the context when alive is not called for callLimit.
+func (c *Client) watch(ctx context.Context) (watched context.Context, alive, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(callLimit, func() {
+		cancel(errs.New(errs.DeadlineExceeded, "the cache %s took nothing for %v", c.address, callLimit))
+	})
+	return ctx, func() { timer.Reset(callLimit) }, func() { timer.Stop(); cancel(nil) }
 }
 
 // Limits are what a server says of itself, and what holds when it says

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	rexec "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -52,6 +53,8 @@ type Client struct {
 
 	packers   sync.Pool // of *zstd.Encoder
 	unpackers sync.Pool // of *zstd.Decoder
+
+	answered atomic.Bool // the server has answered a call
 
 	mu     sync.Mutex // guards limits
 	limits *Limits    // nil until the server told

@@ -122,7 +122,9 @@ func (l *limited) Write(p []byte) (int, error) {
 
 func (c *Client) uploadBatch(ctx context.Context, list []Digest, from Source, zstd bool) error {
 	var requests []*rexec.BatchUpdateBlobsRequest_Request
+	var size int64
 	for _, d := range list {
+		size += d.Size
 		b, err := read(ctx, d, from)
 		if err != nil {
 			return err
@@ -140,7 +142,7 @@ func (c *Client) uploadBatch(ctx context.Context, list []Digest, from Source, zs
 		}
 		requests = append(requests, r)
 	}
-	return c.call(ctx, batchMost, func(ctx context.Context) error {
+	return c.call(ctx, size, func(ctx context.Context) error {
 		answer, err := c.cas.BatchUpdateBlobs(ctx, &rexec.BatchUpdateBlobsRequest{
 			InstanceName: c.instance, Requests: requests, DigestFunction: rexec.DigestFunction_SHA256,
 		})
@@ -181,31 +183,39 @@ func refused(requests []*rexec.BatchUpdateBlobsRequest_Request, answer *rexec.Ba
 func (c *Client) uploadStream(ctx context.Context, d Digest, from Source, zstd bool) error {
 	name := Name{Instance: c.instance, Upload: uuid(), Zstd: zstd, Blob: d}
 	return c.call(ctx, d.Size, func(ctx context.Context) error {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel() // frees the stream when the source fails
-		stream, err := c.stream.Write(ctx)
-		if err != nil {
+		watched, alive, stop := c.watch(ctx)
+		defer stop() // frees the stream when the source fails
+		n, sent, err := c.writeStream(watched, name, from, alive)
+		switch {
+		case err != nil && ctx.Err() == nil && watched.Err() != nil:
+			return context.Cause(watched)
+		case err != nil:
 			return err
-		}
-		w := &streamWriter{stream: stream, name: name.String()}
-		err = c.pour(ctx, w, d, from, zstd)
-		if err == nil {
-			err = w.finish()
-		}
-		if err != nil && !errors.Is(err, io.EOF) {
-			return err
-		}
-		// After io.EOF the server has answered already: it has the blob, or an error.
-		answer, err := stream.CloseAndRecv()
-		if err != nil {
-			return err
-		}
-		n := answer.GetCommittedSize()
-		if n == d.Size || zstd && (n == -1 || n == w.sent) {
+		case n == d.Size || zstd && (n == -1 || n == sent):
 			return nil
 		}
 		return errs.New(errs.Internal, "the server took %d bytes of %s", n, d)
 	})
+}
+
+// writeStream sends a blob over a stream of its own; taken is what the server says
+// that it has. alive is called as it goes.
+func (c *Client) writeStream(ctx context.Context, name Name, from Source, alive func()) (taken, sent int64, err error) {
+	stream, err := c.stream.Write(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	w := &streamWriter{stream: stream, name: name.String(), alive: alive}
+	err = c.pour(ctx, w, name.Blob, from, name.Zstd)
+	if err == nil {
+		err = w.finish()
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return 0, w.sent, err
+	}
+	// After io.EOF the server has answered already: it has the blob, or an error.
+	answer, err := stream.CloseAndRecv()
+	return answer.GetCommittedSize(), w.sent, err
 }
 
 // pour writes the blob to w and checks it before its end is told.
@@ -240,6 +250,7 @@ func (c *Client) pour(ctx context.Context, w *streamWriter, d Digest, from Sourc
 type streamWriter struct {
 	stream bytestream.ByteStream_WriteClient
 	name   string // goes with the first message
+	alive  func()
 	buf    []byte
 	sent   int64
 }
@@ -264,6 +275,7 @@ func (w *streamWriter) finish() error { return w.send(true) }
 
 func (w *streamWriter) send(last bool) error {
 	err := w.stream.Send(&bytestream.WriteRequest{ResourceName: w.name, WriteOffset: w.sent, FinishWrite: last, Data: w.buf})
+	w.alive()
 	w.sent += int64(len(w.buf))
 	w.name, w.buf = "", w.buf[:0]
 	return err

@@ -59,8 +59,9 @@ type Cache struct {
 	nested map[string]bool
 	shared *shared
 
-	mu    sync.Mutex // guards stage
+	mu    sync.Mutex // guards what follows
 	stage *stage
+	kept  map[run.Key]error // entries that this machine could not restore, and why
 }
 
 // Stamps loads the stamps of the workspace at root from beside the store in dir.
@@ -104,7 +105,7 @@ func Open(ctx context.Context, cfg Config) (*Cache, error) {
 // Nothing else may be called any more.
 func (c *Cache) Close(ctx context.Context) error {
 	if c.shared != nil {
-		c.shared.drain(ctx)
+		c.shared.drain(ctx, nil)
 	}
 	var warn []error
 	if err := c.store.Settle(ctx, blobsOf); err != nil {
@@ -152,7 +153,7 @@ func (h *Hit) Remote() bool { return h.remote }
 // Lookup returns the stored result for a key.
 func (c *Cache) Lookup(ctx context.Context, t *run.Task, key run.Key) (*Hit, bool) {
 	if c.cfg.Local.Read {
-		if e := c.local(key); e != nil {
+		if e := c.local(key); e != nil && c.placeable(t, e) {
 			return &Hit{c: c, task: t, entry: e}, true
 		}
 	}
@@ -160,7 +161,7 @@ func (c *Cache) Lookup(ctx context.Context, t *run.Task, key run.Key) (*Hit, boo
 		return nil, false
 	}
 	e := c.shared.entry(ctx, key, c.store)
-	if e == nil {
+	if e == nil || !c.placeable(t, e) {
 		return nil, false
 	}
 	if c.cfg.Local.Write {

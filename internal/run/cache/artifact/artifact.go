@@ -12,6 +12,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -38,13 +39,17 @@ type Cache struct {
 	cfg    Config
 	base   *url.URL
 	client *http.Client
+
+	answered atomic.Bool
 }
 
-// tries is how often an upload or a question is tried; stall is how long the
-// server may take to begin its answer.
+// tries is how often an upload or a question is tried; stall is how long an
+// exchange may stand still, first the same until the server has answered
+// anything: one that only accepts connections is not worth more.
 const (
 	tries = 3
-	stall = 30 * time.Second
+	stall = 10 * time.Second
+	first = 5 * time.Second
 )
 
 // New prepares to use a server; it connects at the first use.
@@ -56,7 +61,7 @@ func New(cfg Config) (*Cache, error) {
 	if cfg.Token == "" {
 		return nil, errs.New(errs.Unauthenticated, "the cache %s needs a token: set TURBO_TOKEN", u.Host)
 	}
-	t := &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 16, ResponseHeaderTimeout: stall, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true}
+	t := &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true}
 	return &Cache{cfg: cfg, base: u, client: &http.Client{Transport: t}}, nil
 }
 
@@ -104,7 +109,16 @@ func (c *Cache) once(ctx context.Context, method string, key run.Key, body func(
 			return nil, false, err
 		}
 	}
-	req, err := http.NewRequestWithContext(ctx, method, c.url(key), r)
+	w := c.watch(ctx, size)
+	defer func() {
+		if resp == nil {
+			w.stop()
+		}
+	}()
+	if r != nil {
+		r = &watchedBody{watch: w, Reader: r}
+	}
+	req, err := http.NewRequestWithContext(w.ctx, method, c.url(key), r)
 	if err != nil {
 		return nil, false, err
 	}
@@ -119,8 +133,13 @@ func (c *Cache) once(ctx context.Context, method string, key run.Key, body func(
 		if ctx.Err() != nil {
 			return nil, false, context.Cause(ctx)
 		}
+		if w.ctx.Err() != nil {
+			return nil, false, context.Cause(w.ctx)
+		}
 		return nil, true, errs.New(errs.Unavailable, "%w", err)
 	}
+	c.answered.Store(true)
+	resp.Body = &watchedBody{watch: w, Reader: resp.Body, end: resp.Body.Close}
 	if resp.StatusCode < 300 {
 		return resp, false, nil
 	}
