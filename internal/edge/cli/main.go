@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -39,6 +40,8 @@ type app struct {
 	err    io.Writer
 	daemon RunDaemon
 
+	began time.Time // the command
+
 	json bool   // --json
 	home string // --home; empty: $BROOD_HOME or ~/.brood
 	// shorthand is the NAME of "brood NAME" that was taken for a task.
@@ -48,7 +51,7 @@ type app struct {
 // Main runs the command line and returns its exit code. args are without the
 // program's name.
 func Main(args []string, daemon RunDaemon) int {
-	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, daemon: daemon}
+	a := &app{began: time.Now(), in: os.Stdin, out: os.Stdout, err: os.Stderr, daemon: daemon}
 	root := newRoot(a)
 	args, a.shorthand = expand(root, args)
 	root.SetArgs(args)

@@ -21,7 +21,7 @@ import (
 func (a *app) carryOut(ctx context.Context, s *session, p *parts, f runFlags) (err error) {
 	c := orchestrator.Config{
 		ID: newRunID(), Root: s.ws.Root, Tasks: s.graph.Tasks, Manager: s.ws.Manager, Globals: s.ws.Globals, Environ: s.environ,
-		Retries: f.retry, Timeout: f.timeout,
+		Retries: f.retry, Timeout: f.timeout, Began: a.began,
 	}
 	if c.Continue, err = f.continues(s.ws); err != nil {
 		return err
@@ -38,13 +38,16 @@ func (a *app) carryOut(ctx context.Context, s *session, p *parts, f runFlags) (e
 	if err != nil {
 		return err
 	}
-	c.Listen, c.Replay, p.warn = show.listen, show.replay, show.warn
+	c.Listen, c.Replay = show.listen, show.replay
 	for _, w := range append(s.warnings(), p.early...) {
 		show.warn(w)
 	}
 	ctx, stop := p.interrupts(ctx)
 	defer stop()
+	early := p.warn
+	p.warn = show.warn
 	r, err := orchestrator.Run(ctx, c)
+	p.warn = early // nothing is shown after the end
 	if r == nil {
 		return errors.Join(err, show.close())
 	}

@@ -21,7 +21,9 @@ type book struct {
 	count       map[run.Status]int
 	total       int
 	failures    []*task
+	unsaved     []*task
 	warnings    []string
+	uploading   int // results that are waited for
 	finished    *orchestrator.Finished
 }
 
@@ -32,6 +34,7 @@ type task struct {
 	status  run.Status
 	cache   string
 	remote  bool
+	damage  string // why its hit is none
 	key     run.Key
 	attempt int
 	began   time.Time
@@ -95,7 +98,7 @@ func (b *book) note(at time.Time, e orchestrator.Event) *task {
 		b.begin(at, e)
 	case orchestrator.Keyed:
 		t := b.of(e.Task)
-		t.key, t.cache, t.remote = e.Key, e.Cache, e.Remote
+		t.key, t.cache, t.remote, t.damage = e.Key, e.Cache, e.Remote, e.Unrestored
 		return t
 	case orchestrator.Started:
 		t := b.of(e.Task)
@@ -119,6 +122,8 @@ func (b *book) note(at time.Time, e orchestrator.Event) *task {
 		if e.Task != "" {
 			return b.of(e.Task)
 		}
+	case orchestrator.Uploading:
+		b.uploading = e.Left
 	case orchestrator.Finished:
 		b.finished = &e
 	}
@@ -131,6 +136,9 @@ func (b *book) end(e orchestrator.Ended) *task {
 	b.count[e.Status]++
 	if e.Status == run.Failed {
 		b.failures = append(b.failures, t)
+	}
+	if e.Unsaved != "" {
+		b.unsaved = append(b.unsaved, t)
 	}
 	if i := slices.Index(b.running, t); i >= 0 {
 		b.running = slices.Delete(b.running, i, i+1)

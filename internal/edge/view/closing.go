@@ -58,6 +58,9 @@ func (v *View) rows(f orchestrator.Finished) [][2]string {
 		}
 		rows = append(rows, [2]string{"Critical", steps(f.CriticalPath, " > ", false) + ", " + took(sum)})
 	}
+	if n := len(v.book.unsaved); n > 0 {
+		rows = append(rows, [2]string{"Not saved", p.warn(plural(n, "result")) + ": " + names(v.book.unsaved)})
+	}
 	for _, name := range f.Failures {
 		rows = append(rows, [2]string{"Failed", p.bad(label(name)) + ": " + verdict(*v.book.of(name).ended)})
 	}
@@ -77,6 +80,17 @@ func counts(p paint, f orchestrator.Finished) string {
 	add(f.Skipped, "skipped", p.warn)
 	add(f.Aborted, "aborted", p.warn)
 	return strings.Join(append(parts, fmt.Sprintf("%d total", f.Tasks)), ", ")
+}
+
+func names(all []*task) string {
+	var parts []string
+	for _, t := range all[:min(len(all), namesShown)] {
+		parts = append(parts, label(t.info.Task))
+	}
+	if more := len(all) - namesShown; more > 0 {
+		parts = append(parts, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(parts, ", ")
 }
 
 func steps(all []orchestrator.Step, sep string, times bool) string {

@@ -65,6 +65,9 @@ func (v *View) wholeLine(now time.Time) string {
 		parts = append(parts, fmt.Sprintf("%d running", n))
 	}
 	parts = append(parts, fmt.Sprintf("%d total", b.total))
+	if b.uploading > 0 {
+		parts = append(parts, uploading(b.uploading))
+	}
 	s += strings.Join(parts, " · ") + p.faint("  "+length(now.Sub(b.began)))
 	if left > 0 {
 		s += p.faint(", about " + length(left.Round(time.Second)) + " left")

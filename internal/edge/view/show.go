@@ -23,6 +23,8 @@ func (v *View) show(t *task, e orchestrator.Event) {
 		v.say(t, v.paint.warn(fmt.Sprintf("attempt %d failed (%s), trying again", e.Attempt, ending(e.Exit, "", e.TimedOut))))
 	case orchestrator.Ended:
 		v.showEnd(t, e)
+	case orchestrator.Uploading:
+		v.showUploading(e)
 	case orchestrator.Warning:
 		v.showWarning(t, e)
 	case orchestrator.Finished:
@@ -75,6 +77,9 @@ func (t *task) headline() string {
 		return "not cached, runs"
 	case "unknown":
 		return "has no key, runs"
+	}
+	if t.damage != "" {
+		return "cache miss " + key + ", runs: what is stored cannot be restored and is replaced (" + t.damage + ")"
 	}
 	return "cache miss " + key + ", runs"
 }
@@ -147,10 +152,23 @@ func (v *View) showEnd(t *task, e orchestrator.Ended) {
 	default:
 		v.streamEnd(t, e)
 	}
+	if e.Unsaved != "" && t.mode != LogsNone {
+		v.say(t, v.paint.warn("not saved: ")+e.Unsaved)
+	}
 	if e.Status != run.Failed {
 		t.held = held{}
 	}
 }
+
+// showUploading says once why nothing ends; on a terminal the live part does.
+func (v *View) showUploading(e orchestrator.Uploading) {
+	if !v.uploading && v.o.Size == nil {
+		v.text.WriteString(uploading(e.Left) + "\n")
+	}
+	v.uploading = true
+}
+
+func uploading(left int) string { return "uploading " + plural(left, "result") + "…" }
 
 func (v *View) streamEnd(t *task, e orchestrator.Ended) {
 	switch {

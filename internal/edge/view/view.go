@@ -28,7 +28,9 @@ type View struct {
 	painted int          // lines of the live part on the screen
 	owned   int          // interactive tasks that have the terminal
 	started int
-	err     error // of the first write that failed
+
+	uploading bool  // it was said
+	err       error // of the first write that failed
 }
 
 // New makes a view of a run that has not begun.

@@ -208,3 +208,33 @@ func golden(t *testing.T, name string, got []byte) {
 		t.Errorf("%s is not what is seen; if it should be: go test ./internal/edge/view -update\nseen:\n%s\nwanted:\n%s", path, got, want)
 	}
 }
+
+func TestWhatIsNotKeptIsTold(t *testing.T) {
+	info := orchestrator.TaskInfo{Task: "web#build", Project: "web", Name: "build"}
+	events := []orchestrator.Event{
+		orchestrator.Began{Run: "r-1", Tasks: []orchestrator.TaskInfo{info}},
+		orchestrator.Keyed{Task: "web#build", Key: key('a'), Cache: "hit"},
+		orchestrator.Keyed{Task: "web#build", Key: key('a'), Cache: "miss", Unrestored: "a blob is damaged"},
+		orchestrator.Started{Task: "web#build", Attempt: 1, Key: key('a')},
+		orchestrator.Ended{Task: "web#build", Status: run.Success, Attempts: 1, TookMS: 5, Unsaved: "the disk is full"},
+		orchestrator.Uploading{Left: 3},
+		orchestrator.Uploading{Left: 2},
+		orchestrator.Finished{Run: "r-1", Status: run.Success, Tasks: 1, Success: 1, Unsaved: 1},
+	}
+	text := tell(t, view.Options{}, events)
+	for _, want := range []string{
+		"web:build: cache miss aaaaaaaaaaaa, runs: what is stored cannot be restored and is replaced (a blob is damaged)\n",
+		"web:build: not saved: the disk is full\n", "uploading 3 results…\n", "Not saved  1 result: web:build\n",
+	} {
+		if strings.Count(text, want) != 1 {
+			t.Errorf("%q is not there once:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "cache hit") || strings.Contains(text, "uploading 2") {
+		t.Errorf("too much:\n%s", text)
+	}
+	live := tell(t, view.Options{Size: func() (int, int) { return 100, 10 }}, events[:6])
+	if !strings.Contains(live, "1 total · uploading 3 results…") {
+		t.Errorf("the terminal does not say it: %q", live)
+	}
+}

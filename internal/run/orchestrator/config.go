@@ -15,6 +15,8 @@ type Config struct {
 	// ID names the run in history and reports.
 	ID   string
 	Root string // the workspace, absolute
+	// Began is when the user began to wait; zero: when Run is called.
+	Began time.Time
 	// Tasks in an order in which each comes after its dependencies.
 	Tasks   []*run.Task
 	Manager run.Manager

@@ -45,6 +45,9 @@ type Keyed struct {
 	Cache string `json:"cache"`
 	// Remote says that the hit came from the remote cache.
 	Remote bool `json:"remote,omitempty"`
+	// Unrestored says why a hit could not be restored: it is a miss then, which
+	// repairs what is stored.
+	Unrestored string `json:"unrestored,omitempty"`
 }
 
 // Started says that an attempt of a task begins.
@@ -107,6 +110,11 @@ type Warning struct {
 	Message string  `json:"message"`
 }
 
+// Uploading says that the tasks are done and the shared cache is waited for.
+type Uploading struct {
+	Left int `json:"left"` // results
+}
+
 // Finished is the last event of a run.
 type Finished struct {
 	Run string `json:"run"`
@@ -118,7 +126,9 @@ type Finished struct {
 	Failed  int        `json:"failed"`
 	Skipped int        `json:"skipped"`
 	Aborted int        `json:"aborted"`
-	WallMS  int64      `json:"wallMs"`
+	// Unsaved is how many succeeded and might have been saved, and were not.
+	Unsaved int   `json:"unsaved,omitempty"`
+	WallMS  int64 `json:"wallMs"`
 	// WorkMS is what the executed tasks took, added up; SavedMS what the hits
 	// would have taken.
 	WorkMS  int64 `json:"workMs"`
@@ -139,14 +149,15 @@ type Step struct {
 	TookMS int64   `json:"tookMs"`
 }
 
-func (Began) kind() string    { return "began" }
-func (Keyed) kind() string    { return "keyed" }
-func (Started) kind() string  { return "started" }
-func (Output) kind() string   { return "output" }
-func (Retrying) kind() string { return "retrying" }
-func (Ended) kind() string    { return "ended" }
-func (Warning) kind() string  { return "warning" }
-func (Finished) kind() string { return "finished" }
+func (Began) kind() string     { return "began" }
+func (Keyed) kind() string     { return "keyed" }
+func (Started) kind() string   { return "started" }
+func (Output) kind() string    { return "output" }
+func (Retrying) kind() string  { return "retrying" }
+func (Ended) kind() string     { return "ended" }
+func (Warning) kind() string   { return "warning" }
+func (Uploading) kind() string { return "uploading" }
+func (Finished) kind() string  { return "finished" }
 
 // Encode is an event as one line of JSON, without its end.
 func Encode(at time.Time, e Event) ([]byte, error) {

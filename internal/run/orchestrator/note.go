@@ -19,7 +19,8 @@ func (r *runner) note(msg message) {
 		s.touched, s.ended = msg.touched, msg.ended
 		if !e.OK {
 			if !r.m.Aborted() {
-				r.emit(Warning{Task: t.ID, Message: fmt.Sprintf("its stored result cannot be restored, so it runs: %v", msg.err)})
+				s.cache = cacheMiss
+				r.emit(Keyed{Task: t.ID, Key: s.key, Cache: s.cache, Unrestored: msg.err.Error()})
 			}
 			s.hit = nil
 			return

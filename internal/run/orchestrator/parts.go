@@ -28,6 +28,10 @@ type Cache interface {
 	// returns comes back in the Saving.
 	Prepare(ctx context.Context, t *run.Task) (before any, err error)
 	Save(ctx context.Context, r Saving) error
+	// Share waits until what was saved is where other machines find it; nothing
+	// is saved any more. The end of ctx gives up what is not. told hears now and
+	// then how many results are left.
+	Share(ctx context.Context, told func(left int))
 }
 
 // Hit is a stored result.

@@ -76,7 +76,8 @@ type message struct {
 	ended   time.Time
 }
 
-// Run carries out a run to its end. The end of ctx aborts it. A run whose tasks
+// Run carries out a run to its end. The end of ctx aborts it, or the wait for
+// uploads when the tasks are done. A run whose tasks
 // failed is no error: the report says so.
 func Run(ctx context.Context, c Config) (*Report, error) {
 	if err := refuseNested(c); err != nil {
@@ -91,6 +92,9 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 		c: c, tasks: tasks, m: m, index: make(map[id.Task]int, len(tasks)), state: make([]task, len(tasks)), late: make([]bool, len(tasks)), began: time.Now(),
 		derive: make(chan int, params.Derivations), restore: make(chan int, params.Restores),
 		kick: make(chan struct{}, 1), live: map[int]*task{},
+	}
+	if !c.Began.IsZero() {
+		r.began = c.Began
 	}
 	owed := params.Derivations + params.Restores + params.Executions
 	for i, t := range tasks {
@@ -119,6 +123,9 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	close(r.restore)
 	if loopErr == nil { // else somebody does not end, and is not waited for
 		loopErr = r.group.Wait()
+		if c.Cache != nil {
+			c.Cache.Share(ctx, func(left int) { r.emit(Uploading{Left: left}) })
+		}
 	}
 	r.report.finish(r.tasks, time.Since(r.began))
 	err = r.remember(ctx)

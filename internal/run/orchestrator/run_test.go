@@ -127,9 +127,41 @@ func TestDamagedHitRuns(t *testing.T) {
 	w.run(t.Context(), t, nil, "a", "b: a")
 	w.broken["p#a"] = true
 	r := w.run(t.Context(), t, nil, "a", "b: a")
-	if got := statuses(r); got != "a=success b=cached" || len(oneOf[orchestrator.Warning](w)) != 1 {
+	if got := statuses(r); got != "a=success b=cached" || len(oneOf[orchestrator.Warning](w)) != 0 {
 		t.Errorf("%s %v", got, w.events)
 	}
+	var told []string
+	for _, k := range oneOf[orchestrator.Keyed](w) {
+		if k.Task == "p#a" {
+			told = append(told, k.Cache+" "+k.Unrestored)
+		}
+	}
+	if got := strings.Join(told, ", "); got != "hit , miss damaged" {
+		t.Errorf("a is told as %s", got)
+	}
+}
+
+func TestUploadsAreWaitedForBeforeTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		ctx, cancel := context.WithCancel(t.Context())
+		w.share = func(ctx context.Context, told func(int)) {
+			told(3)
+			time.Sleep(2 * time.Second)
+			cancel() // as Ctrl-C does
+			<-ctx.Done()
+		}
+		r := w.run(ctx, t, func(c *orchestrator.Config) { c.Began = time.Now().Add(-time.Second) }, "a")
+		if f := r.Finished; f.Status != run.Success || f.WallMS != 3000 {
+			t.Errorf("%+v", f)
+		}
+		if up := oneOf[orchestrator.Uploading](w); len(up) != 1 || up[0].Left != 3 {
+			t.Errorf("uploading %v", up)
+		}
+		if _, last := w.events[len(w.events)-1].(orchestrator.Finished); !last {
+			t.Errorf("events %v", w.events)
+		}
+	})
 }
 
 func TestAbort(t *testing.T) {

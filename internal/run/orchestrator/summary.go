@@ -31,6 +31,9 @@ func (r *Report) finish(tasks []*run.Task, wall time.Duration) {
 
 func (f *Finished) add(e *Ended) {
 	f.Tasks++
+	if e.Unsaved != "" {
+		f.Unsaved++
+	}
 	switch e.Status {
 	case run.Success:
 		f.Success++

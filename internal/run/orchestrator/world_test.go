@@ -33,6 +33,7 @@ type world struct {
 	changed  map[id.Task]bool
 	noKey    map[id.Task]bool
 	broken   map[id.Task]bool // hits that cannot be restored
+	share    func(context.Context, func(int))
 	ran      []id.Task
 	events   []orchestrator.Event
 	recorded *orchestrator.Report
@@ -102,6 +103,12 @@ func (w *world) Save(_ context.Context, s orchestrator.Saving) error {
 	defer w.mu.Unlock()
 	w.store[s.Key] = &stored{w: w, task: s.Task.ID, log: string(text), took: s.Result.Ended.Sub(s.Result.Began)}
 	return nil
+}
+
+func (w *world) Share(ctx context.Context, told func(int)) {
+	if w.share != nil {
+		w.share(ctx, told)
+	}
 }
 
 func (s *stored) Restore(context.Context) (bool, error) {
