@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -164,6 +165,17 @@ func (f *runFlags) check() error {
 	}
 	_, err := view.ParseLogs(f.logs)
 	return err
+}
+
+// forced is the flag that history keeps, for it makes tasks run.
+const forced = "--force"
+
+// remembered is the command as history knows it.
+func (f *runFlags) remembered() []string {
+	if f.force {
+		return append(slices.Clone(f.Tasks), forced)
+	}
+	return f.Tasks
 }
 
 // continues is the way to go on after a failure: the flag's, else what suits

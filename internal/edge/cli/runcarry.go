@@ -33,7 +33,7 @@ func (a *app) carryOut(ctx context.Context, s *session, p *parts, f runFlags) (e
 	if err := p.open(ctx, a, s, f); err != nil {
 		return err
 	}
-	p.into(&c, f.Tasks)
+	p.into(&c, f.remembered())
 	show, err := a.shows(s, f)
 	if err != nil {
 		return err

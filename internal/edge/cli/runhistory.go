@@ -50,7 +50,7 @@ func (p past) Record(ctx context.Context, r *orchestrator.Report) error {
 func (p past) task(r *orchestrator.Report, e *orchestrator.Ended) history.Task {
 	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 	t := history.Task{
-		ID: e.Task, Status: e.Status, Key: e.Key, Exit: e.Exit, Attempts: e.Attempts, Took: ms(e.RanMS),
+		ID: e.Task, Status: e.Status, Key: e.Key, Exit: e.Exit, Attempts: e.Attempts, Took: ms(e.RanMS), Unsaved: e.Unsaved,
 		Usage: run.Usage{CPU: ms(e.CPUMS), PeakMemory: e.PeakMemory, Sampled: e.Sampled}, Parts: p.keys.parts[e.Task],
 	}
 	if e.Attempts > 0 || e.Status == run.Cached {

@@ -36,7 +36,7 @@ func openRun(f runFlags) (*session, error) {
 	}
 	ws, err := workspace.Open(dir)
 	if err != nil {
-		return nil, err
+		return nil, faulty(err)
 	}
 	if f.envMode != "" {
 		ws.Globals.EnvMode = f.envMode
@@ -63,6 +63,15 @@ func (f *runFlags) dir() (string, error) {
 func (s *session) build(ctx context.Context, f runFlags) error {
 	var err error
 	s.graph, err = graph.Build(ctx, s.ws, s.sel)
+	return faulty(err)
+}
+
+// faulty makes what cannot be run as it is written, in files or on the command
+// line, a fault of the arguments.
+func faulty(err error) error {
+	if errs.Is(err, errs.FailedPrecondition) {
+		return errs.New(errs.InvalidArgument, "%w", err)
+	}
 	return err
 }
 

@@ -50,6 +50,7 @@ type pastTask struct {
 	Sampled    bool       `json:"sampled,omitempty"`
 	Exit       int        `json:"exit"`
 	Attempts   int        `json:"attempts"`
+	Unsaved    string     `json:"unsaved,omitempty"`
 }
 
 func newPastRun(r history.Run) pastRun {
@@ -60,7 +61,7 @@ func newPastRun(r history.Run) pastRun {
 	for _, t := range r.Tasks {
 		pt := pastTask{
 			Task: t.ID, Status: t.Status, Key: t.Key, TookMS: t.Took.Milliseconds(), CPUMS: t.Usage.CPU.Milliseconds(),
-			PeakMemory: t.Usage.PeakMemory, Sampled: t.Usage.Sampled, Exit: t.Exit, Attempts: t.Attempts,
+			PeakMemory: t.Usage.PeakMemory, Sampled: t.Usage.Sampled, Exit: t.Exit, Attempts: t.Attempts, Unsaved: t.Unsaved,
 		}
 		if !t.Began.IsZero() {
 			pt.BeganMS, pt.SpentMS = t.Began.Sub(r.Began).Milliseconds(), t.Ended.Sub(t.Began).Milliseconds()

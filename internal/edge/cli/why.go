@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +15,7 @@ import (
 	"brood/internal/run/cache/key"
 	"brood/internal/run/graph"
 	"brood/internal/run/history"
+	"brood/internal/run/workspace"
 )
 
 func newWhy(a *app) *cobra.Command {
@@ -55,6 +57,9 @@ type reason struct {
 	Run     string      `json:"run,omitempty"` // the run to which it is compared
 	When    time.Time   `json:"when,omitzero"`
 	Status  run.Status  `json:"status,omitempty"` // how it ended then
+	// Ran is why the task ran in its last run, or will run, though its key is
+	// the same; empty when its result is stored, or nothing is known.
+	Ran     string      `json:"ran,omitempty"`
 	Changes []whyChange `json:"changes"`
 	Because []*reason   `json:"because,omitempty"` // of changed dependencies
 }
@@ -77,6 +82,8 @@ func (a *app) why(ctx context.Context, f runFlags) (err error) {
 	if err != nil {
 		return err
 	}
+	f.Tasks[0] = unlabel(s.ws, f.Tasks[0])
+	s.sel.Tasks = f.Tasks
 	if err := s.build(ctx, f); err != nil {
 		return err
 	}
@@ -103,6 +110,16 @@ func (a *app) why(ctx context.Context, f runFlags) (err error) {
 	}
 	a.tellWhy(r, "")
 	return nil
+}
+
+// unlabel makes a task of the name that a run's output has in front of its
+// lines, where the last colon stands for #.
+func unlabel(ws *workspace.Workspace, said string) string {
+	at := strings.LastIndexByte(said, ':')
+	if at > 0 && !strings.Contains(said, "#") && ws.Project(id.Project(said[:at])) != nil {
+		return said[:at] + "#" + said[at+1:]
+	}
+	return said
 }
 
 // whyTarget is the one task that is meant.
@@ -169,6 +186,9 @@ func (e *explainer) explain(ctx context.Context, t id.Task) (*reason, error) {
 	before := known[0]
 	if before.Parts.Key == parts.Key {
 		r.Verdict = "same"
+		if r.Ran, err = e.again(ctx, t); err != nil {
+			return nil, err
+		}
 		if len(known) == 1 {
 			r.at(before)
 			return r, nil
@@ -178,6 +198,22 @@ func (e *explainer) explain(ctx context.Context, t id.Task) (*reason, error) {
 	r.at(before)
 	r.Before = before.Parts.Key
 	return r, e.compare(ctx, r, before.Parts, parts)
+}
+
+// again says why a task runs whose key did not change.
+func (e *explainer) again(ctx context.Context, t id.Task) (string, error) {
+	last, task, err := e.history.Last(ctx, e.root, t)
+	switch {
+	case err != nil || task == nil:
+		return "", err
+	case task.Status == run.Failed:
+		return "its last run failed, so nothing was stored", nil
+	case task.Unsaved != "":
+		return "its last run was not saved: " + task.Unsaved, nil
+	case task.Status == run.Success && slices.Contains(last.Command, forced):
+		return "its last run was with " + forced + ", which reads no cache", nil
+	}
+	return "", nil
 }
 
 func (r *reason) at(k history.Known) { r.Run, r.When, r.Status = k.Run, k.When, k.Status }
@@ -222,6 +258,9 @@ func (a *app) tellWhy(r *reason, indent string) {
 		a.tell("%s%s is as it was in its last run; against the one before (%s) that had", indent, name, since)
 	default:
 		a.tell("%s%s is not as it was in %s:", indent, name, since)
+	}
+	if r.Ran != "" {
+		a.tell("%s  %s", indent, p.warn(r.Ran))
 	}
 	because := slices.Clone(r.Because)
 	for _, c := range r.Changes {

@@ -213,7 +213,13 @@ func (b *builder) projectNames() []string {
 }
 
 func (b *builder) didYouMean(word string, names []string) string {
-	if near := source.Nearest(word, names); near != "" {
+	near := source.Nearest(word, names)
+	for _, n := range names {
+		if strings.HasSuffix(n, "/"+word) { // a name without its scope
+			near = n
+		}
+	}
+	if near != "" {
 		return ": did you mean " + near + "?"
 	}
 	return ""

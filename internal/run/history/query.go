@@ -151,6 +151,30 @@ func (h *History) Run(ctx context.Context, runID string) (*Run, error) {
 	return &found[0], nil
 }
 
+// lastRuns is how many runs are looked through for a task.
+const lastRuns = 20
+
+// Last returns what became of a task when it last ran or was restored, and the
+// run, without its tasks; nil when the last runs did not get to it.
+func (h *History) Last(ctx context.Context, root string, task id.Task) (*Run, *Task, error) {
+	runs, err := h.Runs(ctx, root, lastRuns)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range runs {
+		whole, err := h.Run(ctx, runs[i].ID)
+		if err != nil {
+			return nil, nil, err
+		}
+		for j := range whole.Tasks {
+			if t := &whole.Tasks[j]; t.ID == task && (t.Attempts > 0 || t.Status == run.Cached) {
+				return &runs[i], t, nil
+			}
+		}
+	}
+	return nil, nil, nil
+}
+
 func scanRun(scan func(...any) error) (Run, error) {
 	var r Run
 	var began, ended int64

@@ -47,6 +47,8 @@ type Task struct {
 	Usage    run.Usage     `json:"usage"`
 	Exit     int           `json:"exit,omitempty"`
 	Attempts int           `json:"attempts,omitempty"`
+	// Unsaved says why a success was not stored.
+	Unsaved string `json:"unsaved,omitempty"`
 	// Parts are what the key was made of; nil leaves what is known of them.
 	Parts *key.Parts `json:"-"`
 }
