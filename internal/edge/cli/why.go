@@ -52,11 +52,11 @@ type reason struct {
 	Key run.Key `json:"key"`
 	// Verdict is never (it never ran here), changed (it would run) or same (its
 	// key is that of its last run; changes are those that made it run then).
-	Verdict string      `json:"verdict"`
-	Before  run.Key     `json:"before,omitempty"`
-	Run     string      `json:"run,omitempty"` // the run to which it is compared
-	When    time.Time   `json:"when,omitzero"`
-	Status  run.Status  `json:"status,omitempty"` // how it ended then
+	Verdict string     `json:"verdict"`
+	Before  run.Key    `json:"before,omitempty"`
+	Run     string     `json:"run,omitempty"` // the run to which it is compared
+	When    time.Time  `json:"when,omitzero"`
+	Status  run.Status `json:"status,omitempty"` // how it ended then
 	// Ran is why the task ran in its last run, or will run, though its key is
 	// the same; empty when its result is stored, or nothing is known.
 	Ran     string      `json:"ran,omitempty"`

@@ -201,14 +201,15 @@ func (s *shared) drain(ctx context.Context, told func(left int)) {
 	defer stop()
 	tick := time.NewTicker(everyLeft)
 	defer tick.Stop()
-	for {
+	for last := 0; ; {
 		select {
 		case <-done:
 			s.sum()
 			return
 		case <-tick.C:
-			if n := s.left.Load(); told != nil && n > 0 {
-				told(int(n))
+			if n := int(s.left.Load()); told != nil && n > 0 && n != last {
+				last = n
+				told(n)
 			}
 		}
 	}

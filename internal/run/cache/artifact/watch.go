@@ -2,6 +2,7 @@ package artifact
 
 import (
 	"context"
+	"errors"
 	"io"
 	"time"
 
@@ -53,7 +54,7 @@ func (b *watchedBody) Read(p []byte) (int, error) {
 	if n > 0 {
 		b.alive()
 	}
-	if err != nil && err != io.EOF && b.ctx.Err() != nil {
+	if err != nil && !errors.Is(err, io.EOF) && b.ctx.Err() != nil {
 		err = context.Cause(b.ctx)
 	}
 	return n, err
