@@ -152,7 +152,7 @@ func (r *repo) index(ctx context.Context) ([]record, int64, error) {
 			continue // git replaced it meanwhile
 		}
 		all, err := parseIndex(b, r.idLen)
-		if errors.Is(err, errForeign) {
+		if err != nil { // git reads what this package does not, or says what is wrong
 			all, err = r.askIndex(ctx)
 		}
 		return all, before.ModTime().UnixNano(), err
