@@ -61,7 +61,15 @@ func TestFullDisk(t *testing.T) {
 		t.Error("the tree was touched though there is no room for the result")
 	}
 	other.remove("a/dist")
+	err = other.run(build, "3", "", func() { other.put("a/dist/x", "made when there was no room") })
+	if err == nil || !strings.Contains(err.Error(), "the stored result is kept") {
+		t.Errorf("the entry that could not be restored was replaced: %v", err)
+	}
+	other.remove("a/dist")
 	other.want(build, "3", "restored")
+	if b, err := os.ReadFile(filepath.Join(other.root, "a/dist/x")); err != nil || len(b) != len(noise) {
+		t.Errorf("another result came back: %d bytes, %v", len(b), err)
+	}
 }
 
 // TestTwoGigabytes restores a file that is larger than what 32 bits hold, with

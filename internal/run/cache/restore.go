@@ -61,12 +61,8 @@ func (c *Cache) content(ctx context.Context, w io.Writer, want entry.Content) er
 	return c.store.Copy(w, want.Digest, want.Size)
 }
 
-// Restore makes the task's outputs what they were; touched says that something
-// had to be changed. On an error with touched false the tree is as it was; on
-// one with touched true the outputs are incomplete, and the task must run. An
-// entry that cannot be restored is dropped, so that the task's next save
-// replaces it.
-func (h *Hit) Restore(ctx context.Context) (touched bool, err error) {
+// restore is Restore but for what follows from its error.
+func (h *Hit) restore(ctx context.Context) (touched bool, err error) {
 	same, err := h.matches(ctx)
 	if err != nil {
 		return false, fmt.Errorf("restore %s: %w", h.task.ID, err)

@@ -86,6 +86,9 @@ func (c *Cache) Save(ctx context.Context, s Saving) error {
 	if !c.cfg.Local.Write && !share {
 		return nil
 	}
+	if err := c.refuseReplacing(s.Key); err != nil {
+		return fmt.Errorf("save the result of %s: %w", s.Task.ID, err)
+	}
 	e, err := c.gather(ctx, s)
 	if err != nil {
 		return fmt.Errorf("save the result of %s: %w", s.Task.ID, err)
@@ -117,6 +120,9 @@ func (c *Cache) gather(ctx context.Context, s Saving) (*entry.Entry, error) {
 	} else {
 		c.disown(s, o)
 	}
+	if err := c.refuseLinks(s.Task, o.links); err != nil {
+		return nil, err
+	}
 	o.sort()
 	e := &entry.Entry{Key: s.Key, Task: s.Task.ID, Took: s.Result.Ended.Sub(s.Result.Began), Usage: s.Result.Usage}
 	if e.Log, err = c.putLog(s.Log); err != nil {
@@ -133,7 +139,11 @@ func (c *Cache) gather(ctx context.Context, s Saving) (*entry.Entry, error) {
 		if err != nil {
 			return nil, home.DiskError(err, "output %s", l.path)
 		}
-		e.Links = append(e.Links, entry.Link{Path: l.path, Target: to})
+		link := entry.Link{Path: l.path, Target: to}
+		if !staysInside(link) {
+			return nil, errs.New(errs.Unsupported, "output %s is a link to %s: only relative links into the workspace are saved", l.path, to)
+		}
+		e.Links = append(e.Links, link)
 	}
 	e.Files, err = c.putFiles(ctx, o.files)
 	return e, err
