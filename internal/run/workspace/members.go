@@ -20,12 +20,19 @@ const maxMembers = 1_000_000
 // file want (empty: any folder), sorted, with slashes; "!" in front of a glob takes back. Folders
 // named node_modules and .git are never entered.
 func members(root string, globs []string, holds func(dir string) bool) ([]string, error) {
+	dirs, _, err := membersAndLinks(root, globs, holds)
+	return dirs, err
+}
+
+// membersAndLinks is members, and the links to packages that a glob's last
+// segment would have found if links were followed.
+func membersAndLinks(root string, globs []string, holds func(dir string) bool) (dirs, links []string, err error) {
 	var include, exclude []string
 	for _, g := range globs {
 		out, is := strings.CutPrefix(g, "!")
 		g = strings.TrimSuffix(strings.TrimPrefix(path.Clean("/"+filepath.ToSlash(out)), "/"), "/")
 		if !doublestar.ValidatePattern(g) {
-			return nil, errs.New(errs.InvalidArgument, "%q is no glob of folders", out)
+			return nil, nil, errs.New(errs.InvalidArgument, "%q is no glob of folders", out)
 		}
 		if is {
 			exclude = append(exclude, g)
@@ -33,20 +40,22 @@ func members(root string, globs []string, holds func(dir string) bool) ([]string
 			include = append(include, expandBraces(g)...)
 		}
 	}
-	f := finder{root: root, holds: holds, found: map[string]bool{}, seen: map[step]bool{}}
+	f := finder{root: root, holds: holds, found: map[string]bool{}, linked: map[string]bool{}, seen: map[step]bool{}}
 	for _, g := range include {
 		if err := f.walk("", strings.Split(g, "/")); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	var dirs []string
-	for dir := range f.found {
-		if !slices.ContainsFunc(exclude, func(g string) bool { return excludes(g, dir) }) {
-			dirs = append(dirs, dir)
+	kept := func(all map[string]bool) (list []string) {
+		for dir := range all {
+			if !slices.ContainsFunc(exclude, func(g string) bool { return excludes(g, dir) }) {
+				list = append(list, dir)
+			}
 		}
+		slices.Sort(list)
+		return list
 	}
-	slices.Sort(dirs)
-	return dirs, nil
+	return kept(f.found), kept(f.linked), nil
 }
 
 // excludes says whether a glob takes the folder back: it names the folder, or
@@ -59,6 +68,8 @@ type finder struct {
 	root  string
 	holds func(dir string) bool
 	found map[string]bool
+	// linked are links to packages, which are not followed.
+	linked map[string]bool
 	// seen holds folders with what was left of the glob there: several ** in
 	// one glob lead to the same place in many ways.
 	seen map[step]bool
@@ -98,6 +109,9 @@ func (f *finder) walk(dir string, segments []string) error {
 		}
 		return f.each(dir, func(name string) error { return f.walk(path.Join(dir, name), segments) })
 	case strings.ContainsAny(head, `*?[\{`):
+		if len(rest) == 0 {
+			f.noteLinks(dir, head)
+		}
 		return f.each(dir, func(name string) error {
 			if !doublestar.MatchUnvalidated(head, name) {
 				return nil
@@ -141,6 +155,21 @@ func (f *finder) each(dir string, on func(name string) error) error {
 		}
 	}
 	return nil
+}
+
+// noteLinks finds the links in dir that the segment names and that lead to a
+// package.
+func (f *finder) noteLinks(dir, segment string) {
+	entries, err := os.ReadDir(filepath.Join(f.root, dir))
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		name := path.Join(dir, e.Name())
+		if e.Type()&os.ModeSymlink != 0 && doublestar.MatchUnvalidated(segment, e.Name()) && isFile(filepath.Join(f.root, name, manifestName)) {
+			f.linked[name] = true
+		}
+	}
 }
 
 // expandBraces writes {a,b} out, so that segments can be walked one by one.

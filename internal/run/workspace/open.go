@@ -96,9 +96,12 @@ func (w *Workspace) addPackages(top *manifest) error {
 
 // addMembers reads the package.json of every folder that the globs name.
 func (w *Workspace) addMembers(globs []string) error {
-	dirs, err := members(w.Root, globs, nil) // reading tells which are packages
+	dirs, links, err := membersAndLinks(w.Root, globs, nil) // reading tells which are packages
 	if err != nil {
 		return err
+	}
+	for _, name := range links {
+		w.warn(name + " is a link to a package and is left out: name the folder that it leads to among the workspaces")
 	}
 	dirs = slices.DeleteFunc(dirs, func(dir string) bool { return dir == "." })
 	read := make([]*manifest, len(dirs))

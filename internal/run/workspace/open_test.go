@@ -105,6 +105,29 @@ projects: []
 	}
 }
 
+func TestLinkedPackagesAreNamed(t *testing.T) {
+	dir := tree(t, `
+-- package.json --
+{"workspaces":["packages/*"]}
+-- turbo.json --
+{"tasks":{}}
+-- packages/a/package.json --
+{"name":"a"}
+-- ext/b/package.json --
+{"name":"b"}
+`)
+	if err := os.Symlink("../ext/b", filepath.Join(dir, "packages/b")); err != nil {
+		t.Fatal(err)
+	}
+	w, err := workspace.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all := strings.Join(w.Warnings, "\n"); !strings.Contains(all, "packages/b is a link to a package and is left out") {
+		t.Errorf("warnings: %q", all)
+	}
+}
+
 func TestManager(t *testing.T) {
 	for _, c := range []struct{ files, name, version, lockfile string }{
 		{"-- package.json --\n{\"packageManager\":\"pnpm@9.1.2+sha512.abc\"}\n-- pnpm-lock.yaml --\n", "pnpm", "9.1.2", "pnpm-lock.yaml"},
