@@ -186,7 +186,7 @@ func TestCopyToSkipsAndReads(t *testing.T) {
 	}
 	want, err := os.ReadFile("/proc/version")
 	if err != nil {
-		t.Skip("there is no /proc here")
+		t.Skip("SKIPPED: there is no /proc here")
 	}
 	if _, err := c.CopyTo(t.Context(), "a", "/proc/version", "/version"); err != nil {
 		t.Fatal(err)

@@ -101,7 +101,7 @@ func cachedRuntime() (string, error) {
 // TestAsOrdinaryUser runs all other tests again as a user without rights.
 func TestAsOrdinaryUser(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("this is an ordinary user already")
+		t.Skip("SKIPPED: this is an ordinary user already")
 	}
 	if os.Getenv(asUserEnv) != "" {
 		t.Skip("second run")

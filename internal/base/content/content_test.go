@@ -75,7 +75,7 @@ func (zeroReader) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
 func TestReaderReadsPseudoFilesToTheirEnd(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("there is no /proc here")
+		t.Skip("SKIPPED: there is no /proc here")
 	}
 	for _, name := range []string{"/proc/version", "/sys/kernel/uevent_seqnum"} {
 		f, err := os.Open(name)

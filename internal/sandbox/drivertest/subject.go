@@ -61,7 +61,7 @@ func Run(t *testing.T, fresh func(testing.TB) Subject) {
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			if testing.Short() && !short[part.name] {
-				t.Skip("left out by -short")
+				t.Skip("SKIPPED: left out by -short")
 			}
 			part.test(newWorld(t, fresh(t)))
 		})

@@ -189,7 +189,7 @@ func TestLauncherKilledBetween(t *testing.T) {
 // nothing, the source is unharmed, and the next one works.
 func TestLauncherKilledDuring(t *testing.T) {
 	if testing.Short() {
-		t.Skip("left out by -short")
+		t.Skip("SKIPPED: left out by -short")
 	}
 	r := newRig(t)
 	src := r.start("src")

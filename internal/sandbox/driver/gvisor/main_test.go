@@ -139,7 +139,7 @@ const fullEnv = "BROOD_TEST_FULL"
 // TestAsOrdinaryUser runs the other tests once more, as nobody special.
 func TestAsOrdinaryUser(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("this is an ordinary user already")
+		t.Skip("SKIPPED: this is an ordinary user already")
 	}
 	dir, err := os.MkdirTemp("", "bgu-")
 	if err != nil {
