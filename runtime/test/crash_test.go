@@ -21,9 +21,9 @@ func TestLauncherDeathLosesNothing(t *testing.T) {
 	w := newWorld(t)
 	root := w.skeleton()
 	src := w.run(w.container("src", root))
+	before := src.counted()
 	image := w.checkpoint("src")
 	w.create(w.container("waiting", root))
-	before := src.count()
 
 	for range 3 {
 		w.killLauncher()
@@ -43,8 +43,8 @@ func TestLauncherDeathLosesNothing(t *testing.T) {
 	if err := w.client.Restore(w.ctx, launch.Restore{ID: "waiting", ImageDir: image}); err != nil {
 		t.Fatalf("restore into an adopted container: %v", err)
 	}
-	if n := newGuest(t, w.channel("waiting")).count(); n < 1 {
-		t.Errorf("the fork counts %d", n)
+	if n := newGuest(t, w.channel("waiting")).count(); n < before {
+		t.Errorf("the fork counts %d, and the source was at %d when it was saved", n, before)
 	}
 	again := w.checkpoint("src")
 	w.killLauncher()
@@ -67,6 +67,7 @@ func TestLauncherDiesInTheMiddle(t *testing.T) {
 	w := newWorld(t)
 	root := w.image()
 	source := w.run(w.container("source", root))
+	source.counted()
 	image := w.checkpoint("source")
 	files, family := w.files(), w.helpers()
 
