@@ -2,6 +2,7 @@
 SHELL      := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 DATA       := internal/payload/data
+BROOD_FLAGS = -trimpath -ldflags "-s -w -X brood/internal/edge/cli.Version=$(VERSION)"
 GUEST_FLAGS := -trimpath -buildvcs=false -ldflags "-s -w -buildid="
 VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # One package at a time: many of them fill the machine by themselves.
@@ -18,8 +19,10 @@ runtime: ## build the runtime (our lean runsc) and the stock runsc for benchmark
 guest: ## build the guest program
 	@CGO_ENABLED=0 GOOS=linux go build $(GUEST_FLAGS) -o $(DATA)/brood-guest ./cmd/brood-guest
 
-build: runtime guest ## build bin/brood, with the runtime and the guest inside
-	@CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X brood/internal/edge/cli.version=$(VERSION)" -o bin/brood ./cmd/brood
+build: runtime guest ## build bin/brood, with all that it carries inside
+	@CGO_ENABLED=0 go build $(BROOD_FLAGS) -o .cache/brood-full ./cmd/brood-full
+	@go run ./internal/program/pack .cache/brood-full internal/program/data
+	@CGO_ENABLED=0 go build $(BROOD_FLAGS) -o bin/brood ./cmd/brood
 
 demo: build ## save a running program and fork it sixteen times
 	@./bin/brood demo
@@ -58,4 +61,4 @@ soak: build ## the long tests: all simulation seeds, the fuzzers for a minute ea
 	cd tools && go run ./fuzzall -root .. -time 60s
 
 clean: ## remove what make made
-	rm -rf bin .cache $(DATA)/brood-*
+	rm -rf bin .cache $(DATA)/brood-* internal/program/data/brood-*

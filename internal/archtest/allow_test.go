@@ -1,6 +1,7 @@
 package archtest
 
 import (
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -71,8 +72,16 @@ var allow = map[string][]string{
 	"internal/run/cache/lockfile":               {},
 	"internal/run/cache/stamp":                  {},
 	"internal/run/cache/store":                  {"internal/home"},
-	"internal/edge/cli":                         {"api/...", "client", "internal/wire", "internal/home", "internal/config", "internal/edge/view", "internal/run", "internal/run/...", "internal/fabric/blob", "internal/fabric/blob/..."},
-	"cmd/brood":                                 {"internal/edge/..."},
+	"internal/program":                          {"internal/home"},
+	"internal/program/pack":                     {},
+	"internal/edge/cli":                         {"internal/home"},
+	"internal/edge/runs":                        {"internal/edge/cli", "internal/edge/view", "internal/home", "internal/config", "internal/run", "internal/run/..."},
+	"internal/edge/share":                       {"internal/edge/cli", "internal/edge/runs", "internal/config", "internal/run/cache/...", "internal/run/cache", "internal/fabric/blob/...", "internal/fabric/blob"},
+	"internal/edge/forks":                       {"internal/edge/cli", "api/...", "client", "internal/wire", "internal/home", "internal/config"},
+	"internal/edge/front":                       {"internal/edge/cli", "internal/edge/runs", "internal/program"},
+	"internal/edge/full":                        {"internal/edge/cli", "internal/edge/runs", "internal/edge/share", "internal/edge/forks"},
+	"cmd/brood":                                 {"internal/edge/front"},
+	"cmd/brood-full":                            {"internal/edge/full", "internal/edge/forks", "internal/edge/daemon"},
 	"cmd/brood-guest":                           {"internal/sandbox/guest/..."},
 	"internal/archtest":                         {},
 }
@@ -105,6 +114,22 @@ func TestImportsGoOneWay(t *testing.T) {
 	for pkg := range allow {
 		if !seen[pkg] {
 			t.Errorf("the table has a row for %s, which does not exist: remove it", pkg)
+		}
+	}
+}
+
+// TestTheStartIsShort: what people start links nothing that a run without a
+// shared cache does not need.
+func TestTheStartIsShort(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", module+"/cmd/brood").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dep := range strings.FieldsSeq(string(out)) {
+		for _, heavy := range []string{"net/http", "google.golang.org/", "connectrpc.com/", module + "/api/", module + "/internal/sandbox", module + "/internal/run/cache/reapi"} {
+			if dep == heavy || strings.HasPrefix(dep, heavy) {
+				t.Errorf("cmd/brood links %s", dep)
+			}
 		}
 	}
 }

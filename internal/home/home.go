@@ -63,6 +63,9 @@ func (h *Home) Images() string { return filepath.Join(h.dir, "images") }
 // Runtimes holds the drivers' programs, by content hash.
 func (h *Home) Runtimes() string { return filepath.Join(h.dir, "runtimes") }
 
+// Programs holds the whole brood program, by content hash.
+func (h *Home) Programs() string { return filepath.Join(h.dir, "programs") }
+
 // Run holds what means nothing after a reboot: sockets, runtime state.
 func (h *Home) Run() string { return filepath.Join(h.dir, "run") }
 

@@ -1,39 +1,30 @@
 package wire
 
 import (
-	"strings"
-
 	"connectrpc.com/connect"
 
 	daemonv1 "brood/api/cua/daemon/v1"
 	"brood/internal/base/errs"
 )
 
-// form is what a code looks like on the wire.
-type form struct {
-	status connect.Code
-	reason daemonv1.DaemonErrorReason
-}
-
-// forms maps every code. The pairs are distinct, so that a code can be told
-// from status and reason alone. The protocol has no reason for some codes;
-// they have the nearest one, and the status makes the difference.
-var forms = map[errs.Code]form{
-	errs.InvalidArgument:    {connect.CodeInvalidArgument, daemonv1.DaemonErrorReason_DAEMON_ERROR_REASON_INVALID_ARGUMENT},
-	errs.NotFound:           {connect.CodeNotFound, daemonv1.DaemonErrorReason_DAEMON_ERROR_REASON_NOT_FOUND},
-	errs.AlreadyExists:      {connect.CodeAlreadyExists, daemonv1.DaemonErrorReason_DAEMON_ERROR_REASON_INVALID_ARGUMENT},
-	errs.FailedPrecondition: {connect.CodeFailedPrecondition, daemonv1.DaemonErrorReason_DAEMON_ERROR_REASON_RUNTIME},
-	errs.ResourceExhausted:  {connect.CodeResourceExhausted, daemonv1.DaemonErrorReason_DAEMON_ERROR_REASON_RUNTIME},
-	errs.Unavailable:        {connect.CodeUnavailable, daemonv1.DaemonErrorReason_DAEMON_ERROR_REASON_RUNTIME},
-	errs.Canceled:           {connect.CodeCanceled, daemonv1.DaemonErrorReason_DAEMON_ERROR_REASON_CANCELLED},
-	errs.DeadlineExceeded:   {connect.CodeDeadlineExceeded, daemonv1.DaemonErrorReason_DAEMON_ERROR_REASON_TIMEOUT},
-	errs.Unauthenticated:    {connect.CodeUnauthenticated, daemonv1.DaemonErrorReason_DAEMON_ERROR_REASON_UNAUTHENTICATED},
-	errs.PermissionDenied:   {connect.CodePermissionDenied, daemonv1.DaemonErrorReason_DAEMON_ERROR_REASON_UNAUTHENTICATED},
-	errs.Stale:              {connect.CodeAborted, daemonv1.DaemonErrorReason_DAEMON_ERROR_REASON_RUNTIME},
-	errs.DataLoss:           {connect.CodeDataLoss, daemonv1.DaemonErrorReason_DAEMON_ERROR_REASON_RUNTIME},
-	errs.Unsupported:        {connect.CodeUnimplemented, daemonv1.DaemonErrorReason_DAEMON_ERROR_REASON_UNSUPPORTED},
-	errs.InsufficientDisk:   {connect.CodeResourceExhausted, daemonv1.DaemonErrorReason_DAEMON_ERROR_REASON_INSUFFICIENT_DISK},
-	errs.Internal:           {connect.CodeInternal, daemonv1.DaemonErrorReason_DAEMON_ERROR_REASON_INTERNAL},
+// statuses maps every code. Together with the reason of package errs they are
+// distinct, so that a code can be told from the two alone.
+var statuses = map[errs.Code]connect.Code{
+	errs.InvalidArgument:    connect.CodeInvalidArgument,
+	errs.NotFound:           connect.CodeNotFound,
+	errs.AlreadyExists:      connect.CodeAlreadyExists,
+	errs.FailedPrecondition: connect.CodeFailedPrecondition,
+	errs.ResourceExhausted:  connect.CodeResourceExhausted,
+	errs.Unavailable:        connect.CodeUnavailable,
+	errs.Canceled:           connect.CodeCanceled,
+	errs.DeadlineExceeded:   connect.CodeDeadlineExceeded,
+	errs.Unauthenticated:    connect.CodeUnauthenticated,
+	errs.PermissionDenied:   connect.CodePermissionDenied,
+	errs.Stale:              connect.CodeAborted,
+	errs.DataLoss:           connect.CodeDataLoss,
+	errs.Unsupported:        connect.CodeUnimplemented,
+	errs.InsufficientDisk:   connect.CodeResourceExhausted,
+	errs.Internal:           connect.CodeInternal,
 }
 
 // byStatus says what a status means when it comes without a reason.
@@ -85,22 +76,17 @@ var byReason = map[daemonv1.DaemonErrorReason]errs.Code{
 	daemonv1.DaemonErrorReason_DAEMON_ERROR_REASON_CLOUD:                       errs.Unavailable,
 }
 
-// formOf returns the wire form of an error with this code and these facts. The
-// protocol has finer reasons for two kinds of bad arguments; the facts that it
-// asks for there are what tells them.
-func formOf(code errs.Code, meta map[string]string) form {
-	f, ok := forms[code]
-	if !ok {
-		f = forms[errs.Internal]
+// statusOf returns the status of an error with this code.
+func statusOf(code errs.Code) connect.Code {
+	if s, ok := statuses[code]; ok {
+		return s
 	}
-	if code == errs.InvalidArgument {
-		if _, ok := meta[MetaCandidates]; ok {
-			f.reason = daemonv1.DaemonErrorReason_DAEMON_ERROR_REASON_AMBIGUOUS_SANDBOX
-		} else if _, ok := meta[MetaAxis]; ok {
-			f.reason = daemonv1.DaemonErrorReason_DAEMON_ERROR_REASON_INVALID_PLACEMENT
-		}
-	}
-	return f
+	return connect.CodeInternal
+}
+
+// reasonOf returns the reason of an error with this code and these facts.
+func reasonOf(code errs.Code, meta map[string]string) daemonv1.DaemonErrorReason {
+	return daemonv1.DaemonErrorReason(daemonv1.DaemonErrorReason_value["DAEMON_ERROR_REASON_"+errs.Reason(code, meta)])
 }
 
 // codeOf is the way back: the exact code when the peer is brood, else the
@@ -117,7 +103,7 @@ func codeOf(status connect.Code, info *daemonv1.DaemonErrorInfo) errs.Code {
 		return code
 	}
 	code, known := byReason[info.GetReason()]
-	if !known || forms[byStatus].reason == info.GetReason() {
+	if !known || reasonOf(byStatus, nil) == info.GetReason() {
 		return byStatus
 	}
 	return code
@@ -126,10 +112,7 @@ func codeOf(status connect.Code, info *daemonv1.DaemonErrorInfo) errs.Code {
 var byWord = func() map[string]errs.Code {
 	m := map[string]errs.Code{}
 	for _, c := range errs.Codes() {
-		m[word(c)] = c
+		m[c.Word()] = c
 	}
 	return m
 }()
-
-// word is a code as programs read it: "not_found".
-func word(c errs.Code) string { return strings.ReplaceAll(c.String(), " ", "_") }

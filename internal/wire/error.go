@@ -17,13 +17,9 @@ import (
 	"brood/internal/base/errs"
 )
 
-// Keys of DaemonErrorInfo.metadata.
-const (
-	MetaCode       = "brood_code" // the exact code, such as "already_exists"
-	MetaCandidates = "candidates" // qualified names, comma-separated: the name is ambiguous
-	MetaAxis       = "axis"       // on, kind, runtime or image: what does not fit
-	MetaValid      = "valid"      // what would fit there
-)
+// MetaCode is the key of DaemonErrorInfo.metadata that has the exact code, such
+// as "already_exists". Package errs has the others that mean something.
+const MetaCode = "brood_code"
 
 // Errors travel in HTTP/2 headers, up to three times over and encoded; Node
 // accepts 64 KiB of headers in all. Longer texts are cut.
@@ -55,9 +51,9 @@ func toWire(err error, foreign bool) error {
 	}
 	info := Info(err)
 	if foreign && errs.CodeOf(err) == errs.Internal {
-		info.Message, info.Metadata = hidden, map[string]string{MetaCode: word(errs.Internal)}
+		info.Message, info.Metadata = hidden, map[string]string{MetaCode: errs.Internal.Word()}
 	}
-	e := connect.NewError(formOf(errs.CodeOf(err), info.GetMetadata()).status, errors.New(info.GetMessage()))
+	e := connect.NewError(statusOf(errs.CodeOf(err)), errors.New(info.GetMessage()))
 	if d, err := connect.NewErrorDetail(info); err == nil { // fails on invalid UTF-8 only, which Info removes
 		e.AddDetail(d)
 	}
@@ -68,7 +64,7 @@ func toWire(err error, foreign bool) error {
 // wire.
 func Info(err error) *daemonv1.DaemonErrorInfo {
 	code := errs.CodeOf(err)
-	meta := map[string]string{MetaCode: word(code)}
+	meta := map[string]string{MetaCode: code.Word()}
 	left := maxFacts
 	facts := errs.MetaOf(err)
 	for _, k := range slices.Sorted(maps.Keys(facts)) {
@@ -79,7 +75,7 @@ func Info(err error) *daemonv1.DaemonErrorInfo {
 		}
 	}
 	return &daemonv1.DaemonErrorInfo{
-		Reason:   formOf(code, facts).reason,
+		Reason:   reasonOf(code, facts),
 		Message:  clip(errs.Text(err), maxText),
 		Metadata: meta,
 	}

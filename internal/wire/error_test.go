@@ -102,8 +102,8 @@ func TestEveryReasonAndStatusMeansACode(t *testing.T) {
 }
 
 func TestFinerReasonsOfBadArguments(t *testing.T) {
-	ambiguous := errs.With(errs.New(errs.InvalidArgument, "two"), wire.MetaCandidates, "local:a,m2/a")
-	placement := errs.With(errs.New(errs.InvalidArgument, "on"), wire.MetaAxis, "on")
+	ambiguous := errs.With(errs.New(errs.InvalidArgument, "two"), errs.MetaCandidates, "local:a,m2/a")
+	placement := errs.With(errs.New(errs.InvalidArgument, "on"), errs.MetaAxis, "on")
 	for err, want := range map[error]daemonv1.DaemonErrorReason{
 		ambiguous: daemonv1.DaemonErrorReason_DAEMON_ERROR_REASON_AMBIGUOUS_SANDBOX,
 		placement: daemonv1.DaemonErrorReason_DAEMON_ERROR_REASON_INVALID_PLACEMENT,

@@ -25,8 +25,8 @@ import (
 	"brood/client"
 	"brood/internal/base/life"
 	"brood/internal/config"
-	"brood/internal/edge/cli"
 	"brood/internal/edge/daemon"
+	"brood/internal/edge/full"
 	"brood/internal/home"
 	"brood/internal/sandbox"
 )
@@ -52,7 +52,7 @@ var Drivers = map[string]func(*home.Home) (sandbox.Driver, error){}
 // command line.
 func Main(m *testing.M) {
 	if os.Getenv(cliEnv) != "" {
-		os.Exit(cli.Main(os.Args[1:], nil))
+		os.Exit(full.Main(os.Args[1:], nil))
 	}
 	dir := os.Getenv(homeEnv)
 	if dir == "" {

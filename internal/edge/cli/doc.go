@@ -1,14 +1,10 @@
-// Package cli is the brood command: it reads arguments, reaches the daemon
-// through package client and nothing else, and shows what comes back, for
-// people or as JSON. Runs need no daemon: the files run*.go put the parts of
-// one together, and package orchestrator carries it out.
+// Package cli is what all commands of brood have in common: one run of the
+// command line (App), the root of the tree of commands, how arguments are
+// refused, and how results and errors are shown, for people or as JSON.
 //
-// Each command is one file named after it, with a constructor that newRoot
-// lists; an app is one run of the command line and is handed to all of them.
 // Commands return errors and Main turns them into text and exit code, so that
-// no command ends the process itself. The daemon is a function that main
-// passes in: nothing here links what runs sandboxes, which keeps the start of
-// the program short.
+// no command ends the process itself. It is linked by everything that a person
+// starts, so it imports little.
 //
 // A command runs in one goroutine; those that watch several things at once own
 // the goroutines they start and wait for them.

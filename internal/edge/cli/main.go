@@ -11,78 +11,68 @@ import (
 	"github.com/spf13/cobra"
 
 	"brood/internal/base/errs"
-	"brood/internal/config"
 	"brood/internal/home"
-	"brood/internal/wire"
 )
 
-// version is what `make build` writes in.
-var version = "dev"
+// Version is what `make build` writes in.
+var Version = "dev"
 
-// DaemonParams say how to run a daemon.
-type DaemonParams struct {
-	Home     string
-	Version  string
-	Settings config.Settings
-	Log      io.Writer
-	// Ready is called once the daemon answers.
-	Ready func(wire.Discovery)
+// App is one run of the command line.
+type App struct {
+	In  *os.File
+	Out io.Writer
+	Err io.Writer
+
+	Began time.Time // of the command
+
+	JSON bool   // --json
+	Home string // --home; empty: $BROOD_HOME or ~/.brood
+	// HandOver replaces this program by the one that has all commands, with the
+	// same arguments. It returns only when it fails.
+	HandOver func() error
+	// Shorthand is the NAME of "brood NAME" that was taken for a task.
+	Shorthand string
+	Root      *cobra.Command // set by Main
 }
 
-// RunDaemon serves until ctx ends or the daemon is asked to shut down. An
-// error with code AlreadyExists says that the home has a daemon.
-type RunDaemon func(ctx context.Context, p DaemonParams) error
-
-// app is one run of the command line.
-type app struct {
-	in     *os.File
-	out    io.Writer
-	err    io.Writer
-	daemon RunDaemon
-
-	began time.Time // the command
-
-	json bool   // --json
-	home string // --home; empty: $BROOD_HOME or ~/.brood
-	// shorthand is the NAME of "brood NAME" that was taken for a task.
-	shorthand string
+// New is a command line on the files of this process.
+func New() *App {
+	return &App{Began: time.Now(), In: os.Stdin, Out: os.Stdout, Err: os.Stderr}
 }
 
 // Main runs the command line and returns its exit code. args are without the
 // program's name.
-func Main(args []string, daemon RunDaemon) int {
-	a := &app{began: time.Now(), in: os.Stdin, out: os.Stdout, err: os.Stderr, daemon: daemon}
-	root := newRoot(a)
-	args, a.shorthand = expand(root, args)
+func (a *App) Main(args []string, commands ...*cobra.Command) int {
+	root := a.Tree(commands...)
+	args, a.Shorthand = expand(root, args)
 	root.SetArgs(args)
-	root.SetOut(a.out)
-	root.SetErr(a.err)
-	return a.report(root.ExecuteContext(context.Background()))
+	return a.Report(root.ExecuteContext(context.Background()))
 }
 
-// action is what a command does.
-type action func(ctx context.Context, args []string) error
+// Action is what a command does.
+type Action func(ctx context.Context, args []string) error
 
-// interruptible runs an action whose context ends with the first Ctrl-C or
+// Interruptible runs an action whose context ends with the first Ctrl-C or
 // SIGTERM. The second ends the program at once.
-func interruptible(f action) func(*cobra.Command, []string) error {
+func Interruptible(f Action) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		ctx, stop := interrupts(cmd.Context())
+		ctx, stop := Interrupts(cmd.Context())
 		defer stop()
 		return f(ctx, args)
 	}
 }
 
-func interrupts(ctx context.Context) (context.Context, context.CancelFunc) {
+// Interrupts is ctx that ends as Interruptible says.
+func Interrupts(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	context.AfterFunc(ctx, stop)
 	return ctx, stop
 }
 
-// dir is the home that the command works with.
-func (a *app) dir() (*home.Home, error) {
-	if a.home != "" {
-		return homeAt(a.home)
+// Dir is the home that the command works with.
+func (a *App) Dir() (*home.Home, error) {
+	if a.Home != "" {
+		return homeAt(a.Home)
 	}
 	dir, err := home.Default()
 	if err != nil {
@@ -91,9 +81,9 @@ func (a *app) dir() (*home.Home, error) {
 	return homeAt(dir)
 }
 
-// ownDir is dir for a command that writes there.
-func (a *app) ownDir() (*home.Home, error) {
-	h, err := a.dir()
+// OwnDir is Dir for a command that writes there.
+func (a *App) OwnDir() (*home.Home, error) {
+	h, err := a.Dir()
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +91,7 @@ func (a *app) ownDir() (*home.Home, error) {
 }
 
 func homeAt(dir string) (*home.Home, error) {
-	abs, err := absolute(dir)
+	abs, err := Absolute(dir)
 	if err != nil {
 		return nil, errs.New(errs.InvalidArgument, "--home %s: %w", dir, err)
 	}

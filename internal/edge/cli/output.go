@@ -7,47 +7,41 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
-
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
-
-	"brood/internal/wire"
 )
 
-// message writes a message of the protocol as one line of JSON.
-func (a *app) message(m proto.Message) error {
-	b, err := wire.JSON(m)
-	if err != nil {
-		return err
-	}
-	return a.line(b)
-}
-
-// value writes what no message of the protocol holds as one line of JSON.
-func (a *app) value(v any) error {
+// Value writes what no message of the protocol holds as one line of JSON.
+func (a *App) Value(v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	return a.line(b)
+	return a.Line(b)
 }
 
-func (a *app) line(b []byte) error {
-	_, err := fmt.Fprintf(a.out, "%s\n", b)
+func (a *App) Line(b []byte) error {
+	_, err := fmt.Fprintf(a.Out, "%s\n", b)
 	return err
 }
 
-// text writes for people.
-func (a *app) text(format string, args ...any) error {
-	_, err := fmt.Fprintf(a.out, format, args...)
+// Text writes for people.
+func (a *App) Text(format string, args ...any) error {
+	_, err := fmt.Fprintf(a.Out, format, args...)
 	return err
 }
 
-// table writes rows under a heading, columns as wide as needed.
-func table(w io.Writer, head []string, rows [][]string) error {
+// Tell writes a line for people, which a program that reads JSON does not want.
+func (a *App) Tell(format string, args ...any) {
+	if !a.JSON {
+		fmt.Fprintf(a.Out, format+"\n", args...)
+	}
+}
+
+// Table writes rows under a heading, columns as wide as needed.
+func Table(w io.Writer, head []string, rows [][]string) error {
 	widths := make([]int, len(head))
 	all := append([][]string{head}, rows...)
 	for _, row := range all {
@@ -69,9 +63,9 @@ func table(w io.Writer, head []string, rows [][]string) error {
 	return err
 }
 
-// facts writes what is known of one thing, a line each; empty values are left
+// Facts writes what is known of one thing, a line each; empty values are left
 // out.
-func facts(w io.Writer, pairs [][2]string) error {
+func Facts(w io.Writer, pairs [][2]string) error {
 	width := 0
 	for _, p := range pairs {
 		if p[1] != "" {
@@ -88,24 +82,8 @@ func facts(w io.Writer, pairs [][2]string) error {
 	return err
 }
 
-// ago says how long ago something was.
-func ago(t *timestamppb.Timestamp) string {
-	if t == nil {
-		return "-"
-	}
-	return brief(time.Since(t.AsTime())) + " ago"
-}
-
-// in says when something will be.
-func in(t *timestamppb.Timestamp) string {
-	if t == nil {
-		return "-"
-	}
-	return "in " + brief(time.Until(t.AsTime()))
-}
-
-// brief is a duration in one or two units.
-func brief(d time.Duration) string {
+// Brief is a duration in one or two units.
+func Brief(d time.Duration) string {
 	d = max(d, 0)
 	switch {
 	case d < time.Minute:
@@ -118,61 +96,59 @@ func brief(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// took is a duration in milliseconds, for people.
-func took(ms uint64) string {
+// Took is a duration in milliseconds, for people.
+func Took(ms uint64) string {
 	if ms < 1000 {
 		return fmt.Sprintf("%d ms", ms)
 	}
 	return fmt.Sprintf("%.1f s", float64(ms)/1000)
 }
 
-// word is the value of an enum without its prefix, in lower case.
-func word(value fmt.Stringer, prefix string) string {
-	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(value.String(), prefix), "_", "-"))
-}
-
-// short is the beginning of a digest that people compare.
-func short(digest string) string {
+// Short is the beginning of a digest that people compare.
+func Short(digest string) string {
 	return digest[:min(12, len(digest))]
 }
 
-// plural is n things.
-func plural[N int | uint32 | uint64](n N, thing string) string {
+// Plural is n things.
+func Plural[N int | uint32 | uint64](n N, thing string) string {
 	if n == 1 {
 		return "1 " + thing
 	}
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// orDash stands for what is not there.
-func orDash(s string) string {
+// OrDash stands for what is not there.
+func OrDash(s string) string {
 	if s == "" {
 		return "-"
 	}
 	return s
 }
 
-// absolute is a path as the daemon understands it.
-func absolute(path string) (string, error) {
+// Absolute is a path as the daemon understands it.
+func Absolute(path string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// joined is the errors of many things done at once.
-func joined(all []error) error { return errors.Join(all...) }
+// Joined is the errors of many things done at once.
+func Joined(all []error) error { return errors.Join(all...) }
 
-// lastLine is the length of data up to the end of its last whole line.
-func lastLine(data []byte) int { return bytes.LastIndexByte(data, '\n') + 1 }
+// LastLine is the length of data up to the end of its last whole line.
+func LastLine(data []byte) int { return bytes.LastIndexByte(data, '\n') + 1 }
 
-// named writes a message of the protocol with the name of what it belongs to.
-func (a *app) named(name, kind string, m proto.Message) error {
-	b, err := wire.JSON(m)
-	if err != nil {
-		return err
+// Median is the middle one of the sorted values, the upper of two.
+func Median[N int64 | uint64](all []N) N {
+	sorted := slices.Sorted(slices.Values(all))
+	return sorted[len(sorted)/2]
+}
+
+// SizeText is an amount of bytes for people.
+func SizeText(n int64) string {
+	switch {
+	case n < 1<<20:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	case n < 1<<30:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
 	}
-	n, err := json.Marshal(name)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(a.out, "{\"name\":%s,%q:%s}\n", n, kind, b)
-	return err
+	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
 }

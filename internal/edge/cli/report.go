@@ -8,56 +8,55 @@ import (
 	"strings"
 
 	"brood/internal/base/errs"
-	"brood/internal/wire"
 )
 
-// exitError ends the command with a status of its own: that of a command
+// ExitError ends the command with a status of its own: that of a command
 // inside a sandbox, or of a batch.
-type exitError struct {
-	code int
-	err  error // nil: nothing is left to say
+type ExitError struct {
+	Code int
+	Err  error // nil: nothing is left to say
 }
 
-func (e *exitError) Error() string {
-	if e.err == nil {
-		return fmt.Sprintf("exit status %d", e.code)
+func (e *ExitError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit status %d", e.Code)
 	}
-	return e.err.Error()
+	return e.Err.Error()
 }
 
-func (e *exitError) Unwrap() error { return e.err }
+func (e *ExitError) Unwrap() error { return e.Err }
 
-// report tells the user what went wrong and returns the exit code.
-func (a *app) report(err error) int {
+// Report tells the user what went wrong and returns the exit code.
+func (a *App) Report(err error) int {
 	if err == nil {
 		return errs.ExitOK
 	}
 	code := errs.CodeOf(err).ExitCode()
-	var status *exitError
+	var status *ExitError
 	if errors.As(err, &status) {
-		code = status.code
-		if status.err == nil {
+		code = status.Code
+		if status.Err == nil {
 			return code
 		}
 	}
 	if errors.Is(err, context.Canceled) {
 		err = errs.New(errs.Canceled, "interrupted")
 	}
-	if a.json {
-		fmt.Fprintf(a.err, "%s\n", errorJSON(err))
+	if a.JSON {
+		fmt.Fprintf(a.Err, "%s\n", errorJSON(err))
 		return code
 	}
-	a.say("%s", errs.Text(err))
+	a.Say("%s", errs.Text(err))
 	return code
 }
 
-// say writes one line for people to standard error.
-func (a *app) say(format string, args ...any) {
-	fmt.Fprintf(a.err, "brood: %s\n", oneLine(fmt.Sprintf(format, args...)))
+// Say writes one line for people to standard error.
+func (a *App) Say(format string, args ...any) {
+	fmt.Fprintf(a.Err, "brood: %s\n", OneLine(fmt.Sprintf(format, args...)))
 }
 
-// oneLine joins the lines of a text: joined errors have one each.
-func oneLine(s string) string {
+// OneLine joins the lines of a text: joined errors have one each.
+func OneLine(s string) string {
 	var parts []string
 	for line := range strings.SplitSeq(s, "\n") {
 		if line = strings.TrimSpace(line); line != "" {
@@ -74,22 +73,13 @@ type errorBody struct {
 	Metadata map[string]string `json:"metadata"`
 }
 
-// errorJSON is an error as a program reads it. The facts that every error has
-// are fields of their own.
+// errorJSON is an error as a program reads it.
 func errorJSON(err error) []byte {
-	info := wire.Info(err)
-	meta := info.GetMetadata()
-	body := errorBody{
-		Code:     meta[wire.MetaCode],
-		Reason:   strings.TrimPrefix(info.GetReason().String(), "DAEMON_ERROR_REASON_"),
-		Message:  oneLine(info.GetMessage()),
-		Metadata: map[string]string{},
+	code, meta := errs.CodeOf(err), errs.MetaOf(err)
+	if meta == nil {
+		meta = map[string]string{}
 	}
-	for k, v := range meta {
-		if k != wire.MetaCode {
-			body.Metadata[k] = v
-		}
-	}
+	body := errorBody{Code: code.Word(), Reason: errs.Reason(code, meta), Message: OneLine(errs.Text(err)), Metadata: meta}
 	b, jsonErr := json.Marshal(map[string]errorBody{"error": body})
 	if jsonErr != nil { // strings always marshal
 		return []byte(`{"error":{}}`)

@@ -11,9 +11,9 @@ import (
 	"brood/internal/base/errs"
 )
 
-// newRoot makes the whole tree of commands.
-func newRoot(a *app) *cobra.Command {
-	root := group(&cobra.Command{
+// Tree makes the tree of commands.
+func (a *App) Tree(commands ...*cobra.Command) *cobra.Command {
+	root := Group(&cobra.Command{
 		Use:   "brood",
 		Short: "Fork running sandboxes by the batch, and run a workspace's tasks",
 		Long: `brood forks running sandboxes by the batch, and runs a workspace's tasks.
@@ -33,26 +33,16 @@ from the cache where nothing changed. It needs no daemon.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	},
-		newRun(a),
-		newWhy(a),
-		newRuns(a),
-		newInit(a),
-		newCache(a),
-		newSandbox(a),
-		newBatch(a),
-		newImage(a),
-		newDaemon(a),
-		newDoctor(a),
-		newDemo(a),
-		newBench(a),
-		newCompletion(a),
-		newVersion(a),
+		append(commands, newCompletion(a), newVersion(a))...,
 	)
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(&cobra.Command{Hidden: true, Use: "no-help"}) // --help says it all
 	flags := root.PersistentFlags()
-	flags.BoolVar(&a.json, "json", false, "write JSON to standard output, and errors as JSON to standard error")
-	flags.StringVar(&a.home, "home", "", "the daemon's `folder` (default $BROOD_HOME, else ~/.brood)")
+	flags.BoolVar(&a.JSON, "json", false, "write JSON to standard output, and errors as JSON to standard error")
+	flags.StringVar(&a.Home, "home", "", "the daemon's `folder` (default $BROOD_HOME, else ~/.brood)")
+	root.SetOut(a.Out)
+	root.SetErr(a.Err)
+	a.Root = root
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return refuseEmpty(cmd) }
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		hint := ""
@@ -75,15 +65,15 @@ func refuseEmpty(cmd *cobra.Command) (err error) {
 	return err
 }
 
-// group makes a command that only holds others. Alone it shows its help; what
+// Group makes a command that only holds others. Alone it shows its help; what
 // it does not have is a bad argument.
-func group(cmd *cobra.Command, children ...*cobra.Command) *cobra.Command {
+func Group(cmd *cobra.Command, children ...*cobra.Command) *cobra.Command {
 	cmd.AddCommand(children...)
 	cmd.Args = cobra.ArbitraryArgs
 	if cmd.RunE == nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return unknownCommand(cmd, args[0])
+				return UnknownCommand(cmd, args[0])
 			}
 			return cmd.Help()
 		}
@@ -91,7 +81,7 @@ func group(cmd *cobra.Command, children ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-func unknownCommand(cmd *cobra.Command, name string) error {
+func UnknownCommand(cmd *cobra.Command, name string) error {
 	cmd.SuggestionsMinimumDistance = 2
 	hint := ""
 	if near := cmd.SuggestionsFor(name); len(near) > 0 {
@@ -100,21 +90,21 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 	return errs.New(errs.InvalidArgument, "%s has no command %q%s: see \"%[1]s --help\"", cmd.CommandPath(), name, hint)
 }
 
-// takes checks the number of arguments; most < 0 is any number.
-func takes(least, most int) cobra.PositionalArgs {
+// Takes checks the number of arguments; most < 0 is any number.
+func Takes(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		own := max(least, most) // what follows those is a command's, and may be anything
 		if slices.Contains(args[:min(own, len(args))], "") {
-			return wrongUse(cmd, "an argument is empty")
+			return WrongUse(cmd, "an argument is empty")
 		}
 		if len(args) >= least && (most < 0 || len(args) <= most) {
 			return nil
 		}
-		return wrongUse(cmd, "wrong number of arguments (%d)", len(args))
+		return WrongUse(cmd, "wrong number of arguments (%d)", len(args))
 	}
 }
 
-// wrongUse says what is wrong with the arguments, and how it should be.
-func wrongUse(cmd *cobra.Command, format string, args ...any) error {
+// WrongUse says what is wrong with the arguments, and how it should be.
+func WrongUse(cmd *cobra.Command, format string, args ...any) error {
 	return errs.New(errs.InvalidArgument, "%s: use \"%s\", or see \"%s --help\"", fmt.Sprintf(format, args...), cmd.UseLine(), cmd.CommandPath())
 }

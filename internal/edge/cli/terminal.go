@@ -7,10 +7,10 @@ import (
 	"golang.org/x/term"
 )
 
-func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
+func IsTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 
-// size is columns and rows of a terminal.
-func size(f *os.File) (cols, rows int) {
+// Size is columns and rows of a terminal.
+func Size(f *os.File) (cols, rows int) {
 	cols, rows, err := term.GetSize(int(f.Fd()))
 	if err != nil || cols <= 0 || rows <= 0 {
 		return 80, 24
@@ -18,14 +18,14 @@ func size(f *os.File) (cols, rows int) {
 	return cols, rows
 }
 
-// screen is standard output when it is a terminal that can be painted on.
-func (a *app) screen() (*os.File, bool) {
-	f, ok := a.out.(*os.File)
-	if !ok || !isTerminal(f) || os.Getenv("TERM") == "dumb" {
+// Screen is standard output when it is a terminal that can be painted on.
+func (a *App) Screen() (*os.File, bool) {
+	f, ok := a.Out.(*os.File)
+	if !ok || !IsTerminal(f) || os.Getenv("TERM") == "dumb" {
 		return nil, false
 	}
 	return f, true
 }
 
-// clip cuts a text, which may have colours, to a width in cells.
-func clip(s string, width int) string { return ansi.Truncate(s, max(width, 1), "…") }
+// Clip cuts a text, which may have colours, to a width in cells.
+func Clip(s string, width int) string { return ansi.Truncate(s, max(width, 1), "…") }

@@ -7,23 +7,23 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func newVersion(a *app) *cobra.Command {
+func newVersion(a *App) *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
 		Short:   "Show the version of this program",
 		Long:    "Show the version of this program. The daemon is not asked: its version is in\n\"brood daemon status\".",
 		Example: "  brood version\n  brood version --json",
-		Args:    takes(0, 0),
-		RunE: interruptible(func(context.Context, []string) error {
-			if a.json {
-				return a.value(struct {
+		Args:    Takes(0, 0),
+		RunE: Interruptible(func(context.Context, []string) error {
+			if a.JSON {
+				return a.Value(struct {
 					Version string `json:"version"`
 					Go      string `json:"go"`
 					OS      string `json:"os"`
 					Arch    string `json:"arch"`
-				}{version, runtime.Version(), runtime.GOOS, runtime.GOARCH})
+				}{Version, runtime.Version(), runtime.GOOS, runtime.GOARCH})
 			}
-			return a.text("brood %s (%s, %s/%s)\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return a.Text("brood %s (%s, %s/%s)\n", Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		}),
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"brood/internal/sandbox"
 	"brood/internal/sandbox/guest/proto"
 	"brood/internal/sandbox/host"
-	"brood/internal/wire"
 )
 
 type cuaSandboxService struct{ d *Daemon }
@@ -253,7 +252,7 @@ func createParams(m *daemonv1.CreateSandboxRequest) (host.CreateParams, error) {
 func refuseForeign(m *daemonv1.CreateSandboxRequest) error {
 	misplaced := func(axis, got, valid string) error {
 		err := errs.New(errs.Unsupported, "%s %q is not supported here: use %s", axis, got, valid)
-		return errs.With(errs.With(err, wire.MetaAxis, axis), wire.MetaValid, valid)
+		return errs.With(errs.With(err, errs.MetaAxis, axis), errs.MetaValid, valid)
 	}
 	in := func(s string, valid ...string) bool {
 		for _, v := range valid {

@@ -142,7 +142,7 @@ func FuzzMembers(f *testing.F) {
 			f.Fatal(err)
 		}
 	}
-	for _, s := range []string{"packages/*", "**", "{packages,apps}/*", "../*", "/etc", "!packages/a", "a{b,{c,d}}e", "[", "**/**/**", "packages/[ab]", "./apps/x/", "{,}{,}{,}", "\\*"} {
+	for _, s := range []string{"packages/*", "**", "{packages,apps}/*", "../*", "/etc", "!packages/a", "a{b,{c,d}}e", "[", "**/**/**", "packages/[ab]", "./apps/x/", "{,}{,}{,}", "\\*", "..{}/**", "a/{..,b}/{..}/*"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, glob string) {

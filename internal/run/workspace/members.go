@@ -37,7 +37,9 @@ func membersAndLinks(root string, globs []string, holds func(dir string) bool) (
 		if is {
 			exclude = append(exclude, g)
 		} else {
-			include = append(include, expandBraces(g)...)
+			for _, g := range expandBraces(g) { // ..{} is .. only now
+				include = append(include, strings.TrimPrefix(path.Clean("/"+g), "/"))
+			}
 		}
 	}
 	f := finder{root: root, holds: holds, found: map[string]bool{}, linked: map[string]bool{}, seen: map[step]bool{}}

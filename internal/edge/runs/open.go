@@ -1,0 +1,164 @@
+package runs
+
+import (
+	"context"
+	"errors"
+
+	"brood/internal/base/id"
+	"brood/internal/base/life"
+	"brood/internal/run"
+	"brood/internal/run/cache"
+	"brood/internal/run/cache/files"
+	"brood/internal/run/cache/stamp"
+	"brood/internal/run/history"
+	"brood/internal/run/orchestrator"
+	"brood/internal/run/worker"
+	"brood/internal/run/workspace"
+)
+
+// parts are what a run is made of. What needs no more than the workspace's root
+// is opened beside reading the workspace: git takes longest of all.
+type parts struct {
+	group    *life.Group
+	dir      string // of the cache
+	stamps   *stamp.Table
+	snapshot *files.Snapshot
+	// history is nil where its file cannot be opened: then nothing is forecast.
+	history *history.History
+	figures map[id.Task]history.Figures
+	early   []string // warnings from before there was a view
+
+	keys     *keys
+	cache    *cache.Cache
+	additive map[id.Task]bool
+	remote   remote
+	wipe     bool
+	worker   *worker.Worker
+	warn     func(string) // set before anything runs
+}
+
+// begin begins to open the parts of a run in the workspace that dir is in.
+func (a *app) begin(ctx context.Context, f runFlags) (*parts, error) {
+	at, err := f.dir()
+	if err != nil {
+		return nil, err
+	}
+	root, err := workspace.Root(at)
+	if err != nil {
+		return nil, err
+	}
+	p := &parts{group: life.NewGroup(ctx), warn: func(text string) { a.Say("warning: %s", text) }}
+	if p.dir, err = a.cacheDir(); err != nil {
+		return nil, err
+	}
+	// They outlive the group, so their context is not the group's.
+	p.group.Go("files", func(context.Context) (err error) {
+		p.stamps = cache.Stamps(p.dir, root)
+		p.snapshot, err = files.Read(ctx, files.Config{Root: root, Stamps: p.stamps})
+		return err
+	})
+	p.group.Go("history", func(context.Context) error {
+		p.remember(ctx, a, root)
+		return nil
+	})
+	return p, nil
+}
+
+// remember opens the history. It is no reason not to run.
+func (p *parts) remember(ctx context.Context, a *app, root string) {
+	h, err := a.openHistory(ctx)
+	if err == nil {
+		p.history = h
+		p.figures, err = h.Figures(ctx, root, platform)
+	}
+	if err != nil && ctx.Err() == nil {
+		p.early = append(p.early, "nothing is known of past runs: "+err.Error())
+	}
+}
+
+// open opens the rest, once the tasks are known.
+func (p *parts) open(ctx context.Context, a *app, s *session, f runFlags) (err error) {
+	if b := s.ws.Settings.Brood; b != nil {
+		p.wipe = b.Cache.Wipe
+	}
+	if p.worker, err = worker.New(worker.Config{Credentials: s.credentials()}); err != nil {
+		return err
+	}
+	if err := p.group.Wait(); err != nil {
+		return err
+	}
+	if p.remote, err = a.remote(s, s.cached); err != nil {
+		return err
+	}
+	return together(ctx,
+		func(ctx context.Context) (err error) { p.keys, err = s.newKeys(ctx, p.snapshot); return err },
+		func(ctx context.Context) (err error) {
+			if err := p.overlaps(s); err != nil {
+				return err
+			}
+			p.cache, err = a.openCache(ctx, s, f, cache.Config{
+				Remote: p.remote.cache, Additive: p.adds,
+				Dir: p.dir, Stamps: p.stamps, Tracked: p.snapshot.Tracked, Warn: func(err error) { p.warn(err.Error()) },
+			})
+			return err
+		},
+	)
+}
+
+func (p *parts) close(ctx context.Context) error {
+	_ = p.group.Stop() // open has told what went wrong
+	var all error
+	if p.cache != nil {
+		all = errors.Join(all, p.cache.Close(ctx))
+	}
+	p.remote.close()
+	if p.worker != nil {
+		all = errors.Join(all, p.worker.Close())
+	}
+	if p.history != nil {
+		all = errors.Join(all, p.history.Close())
+	}
+	if p.snapshot != nil {
+		all = errors.Join(all, p.snapshot.Close())
+	}
+	return all
+}
+
+// credentials are the variables that hold those of the cache, which no task
+// sees.
+func (s *session) credentials() []string {
+	var names []string
+	if b := s.ws.Settings.Brood; b != nil {
+		if b.Cache.Token.Env != "" {
+			names = append(names, b.Cache.Token.Env)
+		}
+		for _, h := range b.Cache.Headers {
+			if h.Env != "" {
+				names = append(names, h.Env)
+			}
+		}
+	}
+	return names
+}
+
+// answer is what the cache says of a key, for a dry run.
+func (p *parts) answer(ctx context.Context, t *run.Task, key run.Key) string {
+	if !t.Cache || t.Command.Empty() {
+		return "off"
+	}
+	if _, hit := p.cache.Lookup(ctx, t, key); hit {
+		return "hit"
+	}
+	return "miss"
+}
+
+func (p *parts) into(c *orchestrator.Config, command []string) {
+	c.Keys, c.Worker, c.Cache, c.Additive = p.keys, p.worker, results{Cache: p.cache, wipe: p.wipe}, p.adds
+	if p.remote.cache != nil {
+		c.Lookups = max(c.Lookups, remoteLookups)
+	}
+	if p.history != nil {
+		c.History = past{History: p.history, command: command, keys: p.keys}
+		c.Past = expectations(p.figures, c.Tasks)
+	}
+}

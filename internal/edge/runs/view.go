@@ -1,0 +1,34 @@
+package runs
+
+import (
+	"os"
+
+	"brood/internal/edge/cli"
+	"brood/internal/edge/view"
+)
+
+// viewOptions say how a run is shown here: on a terminal, in CI, or into a
+// file.
+func (a *app) viewOptions(f runFlags) (view.Options, error) {
+	logs, err := view.ParseLogs(f.logs)
+	if err != nil {
+		return view.Options{}, err
+	}
+	ci := os.Getenv("CI") != "" && os.Getenv("CI") != "false"
+	o := view.Options{
+		Out: a.Out, Logs: logs, Bare: f.prefix == "none",
+		Grouped: f.order == "grouped" || f.order == "auto" && ci,
+		GitHub:  os.Getenv("GITHUB_ACTIONS") == "true",
+		Colour:  a.Palette().On || forcedColour(),
+	}
+	if screen, ok := a.Screen(); ok && !f.plain && !ci {
+		o.Size = func() (int, int) { return cli.Size(screen) }
+	}
+	return o, nil
+}
+
+// forcedColour says that colours are wanted where there is no terminal.
+func forcedColour() bool {
+	force := os.Getenv("FORCE_COLOR")
+	return force != "" && force != "0" && os.Getenv("NO_COLOR") == ""
+}
