@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 )
 
 // Group is a set of goroutines with one context and one end.
@@ -68,18 +69,19 @@ func (g *Group) Wait() error {
 // index. A failure stops nobody.
 func Each(ctx context.Context, n, limit int, f func(ctx context.Context, i int) error) []error {
 	results := make([]error, n)
-	slots := make(chan struct{}, max(1, limit))
+	var next atomic.Int64
 	var wg sync.WaitGroup
-	for i := range n {
-		select {
-		case slots <- struct{}{}:
-		case <-ctx.Done():
-			results[i] = context.Cause(ctx)
-			continue
-		}
+	// A few goroutines take turns instead of one for each: a stack that has
+	// grown once serves them all.
+	for range min(n, max(1, limit)) {
 		wg.Go(func() {
-			defer func() { <-slots }()
-			results[i] = f(ctx, i)
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				if ctx.Err() != nil {
+					results[i] = context.Cause(ctx)
+				} else {
+					results[i] = f(ctx, i)
+				}
+			}
 		})
 	}
 	wg.Wait()

@@ -115,9 +115,7 @@ func (p *parts) close(ctx context.Context) error {
 	if p.worker != nil {
 		all = errors.Join(all, p.worker.Close())
 	}
-	if p.history != nil {
-		all = errors.Join(all, p.history.Close())
-	}
+	// The history is left open: the program ends, see history.Close.
 	if p.snapshot != nil {
 		all = errors.Join(all, p.snapshot.Close())
 	}

@@ -57,7 +57,7 @@ func Open(ctx context.Context, path string) (*History, error) {
 		return nil, home.DiskError(err, "history")
 	}
 	dsn := url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: url.Values{
-		"_pragma": {"busy_timeout(20000)", "journal_mode(WAL)", "synchronous(NORMAL)"},
+		"_pragma": {"busy_timeout(20000)", "journal_mode(WAL)", "synchronous(NORMAL)", "wal_autocheckpoint(128)"},
 		"_txlock": {"immediate"},
 	}.Encode()}
 	db, err := sql.Open("sqlite", dsn.String())
@@ -72,7 +72,10 @@ func Open(ctx context.Context, path string) (*History, error) {
 	return h, nil
 }
 
-// Close closes the file.
+// Close closes the file. The last one to close it also moves what was written
+// from the log (WAL) into the file, which waits for the disk four times: a
+// program that ends anyway need not call it, and SQLite takes the log up when
+// the file is opened next. A log of 128 pages is moved by whoever writes then.
 func (h *History) Close() error { return h.db.Close() }
 
 func (h *History) migrate(ctx context.Context) error {

@@ -21,6 +21,7 @@ var errTimeout = errors.New("the task's timeout is over")
 type attempt struct {
 	w    *Worker
 	site site
+	loan *loan // nil: it has no terminal
 
 	mu sync.Mutex // guards the fields below
 	// groups are the process groups that had members when last looked at.
@@ -47,19 +48,19 @@ func (w *Worker) attempt(ctx context.Context, o run.Order, plan *script.Plan, ou
 	if err != nil {
 		return fail(err)
 	}
-	a := &attempt{w: w, site: w.meter.acquire()}
+	a := &attempt{w: w, site: w.meter.acquire(), loan: w.lend(o.Task)}
 	w.track(a, true)
 	defer w.track(a, false)
 	undo := context.AfterFunc(ctx, a.stop)
 	var used rusage
 	for _, step := range plan.Steps {
-		state, err := a.step(step, output.w)
+		ended, err := a.step(step, output.w)
 		if err != nil {
 			res.Exit, res.Err = -1, errs.New(errs.CodeOf(err), "%s: %w", o.Task.ID, err)
 			break
 		}
-		used.add(state)
-		if res.Exit, res.Signal = exitOf(state); res.Exit != 0 || ctx.Err() != nil {
+		used.add(ended)
+		if res.Exit, res.Signal = ended.exit(); res.Exit != 0 || ctx.Err() != nil {
 			break
 		}
 	}
@@ -82,13 +83,20 @@ func (w *Worker) attempt(ctx context.Context, o run.Order, plan *script.Plan, ou
 }
 
 // step runs one step to the end of its own process.
-func (a *attempt) step(s script.Step, out *os.File) (*os.ProcessState, error) {
-	p, err := a.site.start(command{
+func (a *attempt) step(s script.Step, out *os.File) (ending, error) {
+	c := command{
 		path: s.Path, argv: s.Argv, dir: s.Dir, env: s.Env,
 		files: []*os.File{a.w.null, out, out},
-	})
+	}
+	start, wait := a.site.start, endingOf
+	if a.loan != nil {
+		start = func(c command) (*os.Process, error) { return a.loan.start(a.site, c) }
+		wait = a.loan.wait
+		defer a.loan.takeBack()
+	}
+	p, err := start(c)
 	if err != nil {
-		return nil, errs.New(errs.FailedPrecondition, "%s could not be started in %s: %w", s.Path, s.Dir, err)
+		return ending{}, errs.New(errs.FailedPrecondition, "%s could not be started in %s: %w", s.Path, s.Dir, err)
 	}
 	a.mu.Lock()
 	a.groups = append(a.groups, p.Pid)
@@ -97,12 +105,12 @@ func (a *attempt) step(s script.Step, out *os.File) (*os.ProcessState, error) {
 	if stopped {
 		a.stop()
 	}
-	state, err := p.Wait()
+	ended, err := wait(p)
 	if err != nil {
-		return nil, errs.New(errs.Internal, "waiting for %s: %w", s.Path, err)
+		return ending{}, errs.New(errs.Internal, "waiting for %s: %w", s.Path, err)
 	}
 	a.forgetEnded()
-	return state, nil
+	return ended, nil
 }
 
 // forgetEnded drops the groups without members, whose numbers the system may
@@ -211,16 +219,4 @@ func waitFor(limit time.Duration, done func() bool) bool {
 		}
 		time.Sleep(pause)
 	}
-}
-
-// exitOf reads how a process ended.
-func exitOf(state *os.ProcessState) (int, string) {
-	ws, ok := state.Sys().(syscall.WaitStatus)
-	if !ok {
-		return state.ExitCode(), ""
-	}
-	if ws.Signaled() {
-		return 128 + int(ws.Signal()), signalName(ws.Signal())
-	}
-	return ws.ExitStatus(), ""
 }

@@ -86,12 +86,12 @@ func TestEveryBackendCounts(t *testing.T) {
 				s.sample()
 			}
 			inside := s.members()
-			state, err := p.Wait()
+			ended, err := endingOf(p)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var used rusage
-			used.add(state)
+			used.add(ended)
 			u := s.usage(used)
 			if u.CPU <= 0 || u.CPU > time.Minute || u.CPU < used.cpu/2 || u.PeakMemory <= 0 || u.PeakMemory > 1<<30 {
 				t.Errorf("%+v, by the system's account %v", u, used.cpu)

@@ -26,12 +26,18 @@ type command struct {
 	dir   string
 	env   []string
 	files []*os.File
+	// foreground is the terminal in whose foreground it runs; nil: in none's.
+	foreground *os.File
 }
 
 // attr are the attributes that every process of a task has: it leads a process
 // group of its own.
 func (c command) attr() *os.ProcAttr {
-	return &os.ProcAttr{Dir: c.dir, Env: c.env, Files: c.files, Sys: &syscall.SysProcAttr{Setpgid: true}}
+	sys := &syscall.SysProcAttr{Setpgid: true}
+	if c.foreground != nil {
+		sys.Foreground, sys.Ctty = true, int(c.foreground.Fd())
+	}
+	return &os.ProcAttr{Dir: c.dir, Env: c.env, Files: c.files, Sys: sys}
 }
 
 // rusage is what the system says of processes that were waited for.
@@ -41,9 +47,9 @@ type rusage struct {
 	peak int64
 }
 
-func (u *rusage) add(state *os.ProcessState) {
-	u.cpu += state.UserTime() + state.SystemTime()
-	u.peak = max(u.peak, peakOf(state))
+func (u *rusage) add(e ending) {
+	u.cpu += e.cpu()
+	u.peak = max(u.peak, peakOf(e.usage))
 }
 
 // site is where the processes of one attempt run and are counted. start,

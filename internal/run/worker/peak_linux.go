@@ -1,18 +1,11 @@
 package worker
 
-import (
-	"os"
-	"syscall"
-)
+import "syscall"
 
 // peakOf returns the peak of a process that ended, or of one that it waited
 // for. Until it executed its program it shared this process's memory, and
 // Linux counts that too: a peak that is no larger than ours says nothing.
-func peakOf(state *os.ProcessState) int64 {
-	u, ok := state.SysUsage().(*syscall.Rusage)
-	if !ok {
-		return 0
-	}
+func peakOf(u *syscall.Rusage) int64 {
 	var own syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &own); err != nil || u.Maxrss <= own.Maxrss {
 		return 0

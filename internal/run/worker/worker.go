@@ -31,6 +31,9 @@ type Config struct {
 	// Sampling turns cgroups off: what tasks use is then read from the system
 	// every so often.
 	Sampling bool
+	// Terminal is what interactive tasks get; nil: their input is empty and their
+	// output captured, as everybody's.
+	Terminal *Terminal
 }
 
 // Worker executes orders on this machine.
@@ -39,6 +42,8 @@ type Worker struct {
 	planner *script.Planner
 	meter   *meter
 	null    *os.File
+
+	terminal *Terminal
 
 	group *life.Group
 
@@ -62,14 +67,17 @@ func New(c Config) (*Worker, error) {
 		planner: script.NewPlanner(),
 		meter:   newMeter(group, c.Sampling),
 		null:    null,
-		group:   group,
-		live:    map[*attempt]bool{},
+
+		terminal: c.Terminal,
+		group:    group,
+		live:     map[*attempt]bool{},
 	}, nil
 }
 
 // Execute runs one attempt of a task to its end and writes its output to out,
 // standard output and standard error as one, with secrets masked. It is read
-// at the pace at which out takes it and kept nowhere else. The end of ctx
+// at the pace at which out takes it and kept nowhere else. A task that has the
+// Terminal writes there, and nothing to out. The end of ctx
 // aborts: when Execute returns, nothing is left of the attempt's processes.
 //
 // A group, a task without a command, succeeds at once.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"brood/internal/base/content"
 	"brood/internal/base/digest"
 	"brood/internal/base/errs"
 	"brood/internal/base/id"
@@ -296,7 +297,7 @@ func (s *Store) PutEntry(key digest.Digest, b []byte) (err error) {
 
 // Entry returns the bytes of an entry; NotFound when there is none.
 func (s *Store) Entry(key digest.Digest, most int64) ([]byte, error) {
-	f, err := os.Open(s.entry(key))
+	f, err := content.Open(s.entry(key))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, errs.New(errs.NotFound, "no result for %s is in the cache", key.Short())
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 
+	"brood/internal/base/content"
 	"brood/internal/base/errs"
 )
 
@@ -71,7 +72,7 @@ const maxDepth = 200
 // Read returns the bytes of the file at path; shown is its name in messages.
 // A file that does not exist is an error of os; callers ask errors.Is.
 func Read(path, shown string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := content.Open(path)
 	if err != nil {
 		return nil, err
 	}
