@@ -143,11 +143,11 @@ func (s *stored) readMachines(b *Batch) error {
 			return fmt.Errorf("machine %.80q twice, or without a name", r.Name)
 		}
 		left -= r.Ready
-		if r.Ready < 0 || left < 0 || r.Peak < 0 || r.Peak > MaxForks || r.ReadyMemory > MaxForks*maxMemoryMiB {
+		if r.Ready < 0 || left < 0 || r.Peak < 0 || r.Peak > MaxForks || r.Limit < 0 || r.ReadyMemory > MaxForks*maxMemoryMiB {
 			return fmt.Errorf("machine %.80q: %d forks ready, %d at once", r.Name, r.Ready, r.Peak)
 		}
 		b.machines[r.Name] = &machine{
-			name: r.Name, ready: r.Ready, readyMemory: r.ReadyMemory, own: r.Ready, ownMemory: r.ReadyMemory, peak: r.Peak, heard: r.Heard,
+			name: r.Name, ready: r.Ready, readyMemory: r.ReadyMemory, own: r.Ready, ownMemory: r.ReadyMemory, peak: r.Peak, limit: r.Limit, heard: r.Heard,
 			total: r.Total, free: r.Free, owed: min(r.Owed, MaxForks*maxMemoryMiB), stale: r.Stale, copied: r.Copied, synced: r.Synced,
 		}
 	}

@@ -44,6 +44,33 @@ func TestLocalFullMachine(t *testing.T) {
 	s.golden("local-full")
 }
 
+// What a machine starts at once bounds the batch, and its peak.
+func TestLocalStartLimit(t *testing.T) {
+	s := newScript(t, batch.Request{Source: "base", Count: 5, MaxParallelPerHost: 64, NamePrefix: "w"}, source("base", id.Local))
+	s.do(batch.Tick{})
+	m := machine("local", 2, 64_000)
+	m.StartLimit = 2
+	s.snapshot(m)
+	starting := effects[batch.StartFork](s.grant())
+	var summary *batch.Summary
+	for len(starting) > 0 {
+		if len(starting) > 2 {
+			t.Fatalf("%d forks start at once", len(starting))
+		}
+		out := s.do(ready(starting[0], 5))
+		starting = append(starting[1:], effects[batch.StartFork](out)...)
+		for _, r := range records(out) {
+			summary = r.Done
+		}
+	}
+	if ok, bad := s.b.Counts(); ok != 5 || bad != 0 || !s.b.Done() {
+		t.Fatalf("ok %d, failed %d, done %v", ok, bad, s.b.Done())
+	}
+	if summary == nil || summary.PeakParallel["local"] != 2 {
+		t.Errorf("the summary is %+v", summary)
+	}
+}
+
 func TestLocalRefused(t *testing.T) {
 	s := newScript(t, batch.Request{Source: "base", Count: 2, NamePrefix: "w"}, source("base", id.Local))
 	s.do(batch.Tick{})

@@ -52,6 +52,7 @@ type machine struct {
 	copied   []digest.Digest // copies this batch ever began there
 	synced   []digest.Digest // those that are there now
 	starting int
+	limit    int // of forks starting at once, of all batches; 0: none
 	ready    int
 	peak     int
 	heard    int64

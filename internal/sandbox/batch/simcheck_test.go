@@ -349,6 +349,9 @@ func (c *checker) start(e batch.StartFork) {
 	} else {
 		g.inUse++
 	}
+	if n := c.w.machine(e.Machine).atOnce; n > 0 && c.running[e.Machine] > n {
+		c.fail("%d forks start at once on %s, which starts %d", c.running[e.Machine], e.Machine, n)
+	}
 	if c.running[e.Machine] > c.maxParallel() {
 		c.fail("%d forks start at once on %s", c.running[e.Machine], e.Machine)
 	}

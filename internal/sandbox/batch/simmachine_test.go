@@ -19,6 +19,7 @@ type simMachine struct {
 	cores            int
 	memory           uint64
 	limit            int
+	atOnce           int // starting at once; 0: no limit
 	drivers          []string
 	holds            map[digest.Digest]bool
 
@@ -60,7 +61,7 @@ func (m *simMachine) tell(after time.Duration, ev batch.Event) {
 func (m *simMachine) shown() roster.Machine {
 	r := roster.Machine{
 		Name: m.name, Online: m.online, Provides: m.provides, Cores: m.cores, MemoryMiB: m.memory, FreeMemoryMiB: m.free(),
-		SandboxLimit: m.limit, SandboxesUsed: m.othersCount, ReservedCPUs: uint64(m.othersCount), ReservedMemoryMiB: m.othersMemory, Drivers: m.drivers,
+		SandboxLimit: m.limit, StartLimit: m.atOnce, SandboxesUsed: m.othersCount, ReservedCPUs: uint64(m.othersCount), ReservedMemoryMiB: m.othersMemory, Drivers: m.drivers,
 	}
 	for _, s := range m.w.sources {
 		if m.holds[s.Digest] {

@@ -122,6 +122,9 @@ func (w *world) makeMachines() {
 		if w.chance(40) {
 			m.limit = 1 + w.r.IntN(24)
 		}
+		if w.chance(40) {
+			m.atOnce = 1 + w.r.IntN(6)
+		}
 		m.othersMemory = uint64(w.r.IntN(int(m.memory / 2)))
 		m.othersCount = w.r.IntN(4)
 		if w.chance(15) {

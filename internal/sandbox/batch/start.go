@@ -13,7 +13,7 @@ const memoryFloor = 20
 
 // fill starts forks on a machine up to the limit.
 func (b *Batch) fill(m *machine) {
-	for m.starting < b.maxParallel() {
+	for m.starting < b.atOnce(m) {
 		p := m.next()
 		if p == nil {
 			return
@@ -26,6 +26,15 @@ func (b *Batch) fill(m *machine) {
 		}
 		b.startNext(m, p)
 	}
+}
+
+// atOnce is how many forks of this batch start on a machine at once: what more
+// were asked of it would only wait there, and be counted as starting.
+func (b *Batch) atOnce(m *machine) int {
+	if m.limit > 0 {
+		return min(m.limit, b.maxParallel())
+	}
+	return b.maxParallel()
 }
 
 // next returns the oldest part with a fork that may start now.

@@ -67,6 +67,7 @@ type storedMachine struct {
 	Ready       int             `json:"ready,omitempty"`
 	ReadyMemory uint64          `json:"ready_memory_mib,omitempty"`
 	Peak        int             `json:"peak,omitempty"`
+	Limit       int             `json:"limit,omitempty"`
 	Heard       int64           `json:"heard_ns,omitempty"`
 	Total       uint64          `json:"total_mib,omitempty"`
 	Free        uint64          `json:"free_mib,omitempty"`
@@ -157,7 +158,7 @@ func (p *part) stored() storedPart {
 
 func (m *machine) stored() storedMachine {
 	return storedMachine{
-		Name: m.name, Ready: m.ready, ReadyMemory: m.readyMemory, Peak: m.peak, Heard: m.heard, Total: m.total, Free: m.free,
+		Name: m.name, Ready: m.ready, ReadyMemory: m.readyMemory, Peak: m.peak, Limit: m.limit, Heard: m.heard, Total: m.total, Free: m.free,
 		Owed: m.owed, Stale: m.stale, Copied: m.copied, Synced: m.synced,
 	}
 }

@@ -137,6 +137,7 @@ func (b *Batch) onMachines(e Machines) {
 	b.place(e.List)
 	for i := range e.List {
 		if m := b.machines[e.List[i].Name]; m != nil {
+			m.limit = e.List[i].StartLimit
 			b.measure(m, e.List[i].MemoryMiB, e.List[i].FreeMemoryMiB)
 			b.fill(m)
 		}

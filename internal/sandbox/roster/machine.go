@@ -24,6 +24,8 @@ type Machine struct {
 
 	SandboxLimit  int `json:"sandbox_limit,omitempty"` // 0: no limit
 	SandboxesUsed int `json:"sandboxes_used,omitempty"`
+	// StartLimit is how many sandboxes start there at once, of all batches; 0: no limit.
+	StartLimit int `json:"start_limit,omitempty"`
 
 	ReservedCPUs      uint64 `json:"reserved_cpus,omitempty"`
 	ReservedMemoryMiB uint64 `json:"reserved_memory_mib,omitempty"`
