@@ -81,7 +81,7 @@ func (p *parts) open(ctx context.Context, a *app, s *session, f runFlags) (err e
 	if b := s.ws.Settings.Brood; b != nil {
 		p.wipe = b.Cache.Wipe
 	}
-	if p.worker, err = worker.New(worker.Config{Credentials: s.credentials()}); err != nil {
+	if p.worker, err = worker.New(worker.Config{Credentials: s.credentials(), Terminal: a.terminal()}); err != nil {
 		return err
 	}
 	if err := p.group.Wait(); err != nil {

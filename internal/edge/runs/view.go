@@ -5,6 +5,7 @@ import (
 
 	"brood/internal/edge/cli"
 	"brood/internal/edge/view"
+	"brood/internal/run/worker"
 )
 
 // viewOptions say how a run is shown here: on a terminal, in CI, or into a
@@ -14,17 +15,29 @@ func (a *app) viewOptions(f runFlags) (view.Options, error) {
 	if err != nil {
 		return view.Options{}, err
 	}
-	ci := os.Getenv("CI") != "" && os.Getenv("CI") != "false"
+	ci := inCI()
 	o := view.Options{
 		Out: a.Out, Logs: logs, Bare: f.prefix == "none",
 		Grouped: f.order == "grouped" || f.order == "auto" && ci,
 		GitHub:  os.Getenv("GITHUB_ACTIONS") == "true",
 		Colour:  a.Palette().On || forcedColour(),
+		Lend:    a.terminal() != nil,
 	}
 	if screen, ok := a.Screen(); ok && !f.plain && !ci {
 		o.Size = func() (int, int) { return cli.Size(screen) }
 	}
 	return o, nil
+}
+
+func inCI() bool { return os.Getenv("CI") != "" && os.Getenv("CI") != "false" }
+
+// terminal is what interactive tasks get: nil where nobody is there to answer.
+func (a *app) terminal() *worker.Terminal {
+	out, ok := a.Out.(*os.File)
+	if !ok || a.JSON || inCI() || !cli.IsTerminal(a.In) || !cli.IsTerminal(out) {
+		return nil
+	}
+	return &worker.Terminal{In: a.In, Out: out}
 }
 
 // forcedColour says that colours are wanted where there is no terminal.

@@ -23,6 +23,9 @@ type Options struct {
 	Bare bool
 	// GitHub speaks to the log of a GitHub workflow: foldable groups, annotations.
 	GitHub bool
+	// Lend says that interactive tasks that end have the terminal while they run:
+	// nothing is written then.
+	Lend bool
 }
 
 // The output modes.

@@ -43,8 +43,9 @@ func (v *View) dress(t *task) {
 }
 
 // grouped says that a task's output is shown as a block when it ends; those
-// that never end are not waited for.
-func (v *View) grouped(t *task) bool { return v.o.Grouped && !t.info.Persistent }
+// that never end are not waited for, and those that have the terminal write
+// there themselves.
+func (v *View) grouped(t *task) bool { return v.o.Grouped && !t.info.Persistent && !v.lends(t) }
 
 func (v *View) showStart(t *task, e orchestrator.Started) {
 	if e.Attempt > 1 || v.grouped(t) {

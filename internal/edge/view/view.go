@@ -26,7 +26,8 @@ type View struct {
 	book    *book
 	text    bytes.Buffer // not written yet
 	painted int          // lines of the live part on the screen
-	owned   int          // interactive tasks that have the terminal
+	owner   *task        // the interactive task that has the terminal
+	missed  bool         // so much was to be written meanwhile that its beginning is lost
 	started int
 
 	uploading bool  // it was said
@@ -43,7 +44,17 @@ func (v *View) Event(at time.Time, e orchestrator.Event) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	t := v.book.note(at, e)
+	switch e.(type) {
+	case orchestrator.Retrying, orchestrator.Ended:
+		if t == v.owner {
+			v.regain()
+		}
+	}
 	v.show(t, e)
+	if _, begins := e.(orchestrator.Started); begins && v.lends(t) {
+		v.write(at, false)
+		v.owner = t
+	}
 	if v.text.Len() >= writeAt {
 		v.write(at, true)
 	}
@@ -61,19 +72,24 @@ func (v *View) Tick(now time.Time) {
 func (v *View) Close(now time.Time) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.regain()
 	v.write(now, false)
 	return v.err
 }
 
 // write puts the gathered text above the live part, in one write.
 func (v *View) write(now time.Time, live bool) {
+	if v.owner != nil {
+		v.hold()
+		return
+	}
 	var b bytes.Buffer
 	if v.painted > 0 {
 		wipe(&b, v.painted)
 		v.painted = 0
 	}
 	v.text.WriteTo(&b) //nolint:errcheck // a Buffer takes everything
-	if live && v.o.Size != nil && v.owned == 0 && v.book.finished == nil && !v.book.began.IsZero() {
+	if live && v.o.Size != nil && v.book.finished == nil && !v.book.began.IsZero() {
 		lines := v.live(now)
 		for _, l := range lines {
 			b.WriteString(l)

@@ -97,7 +97,7 @@ func prepare(c Config) ([]*run.Task, dispatch.Params) {
 		if known {
 			p.Expected[i] = past.Wall
 		}
-		if past.Flaky && p.Retries[i] == 0 {
+		if past.Flaky && p.Retries[i] == 0 && !t.Interactive { // what came of that one was the user's doing
 			p.Retries[i] = 1
 		}
 	}
@@ -107,7 +107,7 @@ func prepare(c Config) ([]*run.Task, dispatch.Params) {
 func describe(c Config, tasks []*run.Task, p dispatch.Params) Began {
 	b := Began{Run: c.ID, Root: c.Root, Concurrency: c.Concurrency, Tasks: make([]TaskInfo, len(tasks))}
 	for i, t := range tasks {
-		info := TaskInfo{Task: t.ID, Project: t.Project, Name: t.Name, Dir: t.Dir, Deps: t.Deps, Group: uncounted(t), Persistent: t.Persistent, Logs: t.OutputLogs}
+		info := TaskInfo{Task: t.ID, Project: t.Project, Name: t.Name, Dir: t.Dir, Deps: t.Deps, Group: uncounted(t), Persistent: t.Persistent, Interactive: t.Interactive, Logs: t.OutputLogs}
 		if info.Deps == nil {
 			info.Deps = []id.Task{}
 		}

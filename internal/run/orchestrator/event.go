@@ -30,6 +30,9 @@ type TaskInfo struct {
 	Deps       []id.Task  `json:"deps"`
 	Group      bool       `json:"group,omitempty"` // nothing is executed; not counted
 	Persistent bool       `json:"persistent,omitempty"`
+	// Interactive tasks that end may have the terminal from Started, which the
+	// listener has returned from by then, to Retrying or Ended.
+	Interactive bool `json:"interactive,omitempty"`
 	// ExpectedMS is what it took by its history; 0: never seen.
 	ExpectedMS int64 `json:"expectedMs,omitempty"`
 	// Logs is which output the workspace wants shown of it.

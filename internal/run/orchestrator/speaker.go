@@ -28,6 +28,8 @@ type speaker struct {
 type spoken struct {
 	at time.Time
 	e  Event
+	// heard is closed when the listener has returned; nil: nobody waits for that.
+	heard chan<- struct{}
 }
 
 func newSpeaker(over <-chan struct{}, listen func(time.Time, Event)) *speaker {
@@ -38,6 +40,9 @@ func newSpeaker(over <-chan struct{}, listen func(time.Time, Event)) *speaker {
 	s.group.Go("listener", func(context.Context) error {
 		for m := range s.events {
 			listen(m.at, m.e)
+			if m.heard != nil {
+				close(m.heard)
+			}
 		}
 		return nil
 	})
@@ -45,8 +50,17 @@ func newSpeaker(over <-chan struct{}, listen func(time.Time, Event)) *speaker {
 }
 
 // say hands an event on, when it must after waiting. Only the loop calls it.
-func (s *speaker) say(e Event) {
-	m := spoken{at: time.Now(), e: e}
+func (s *speaker) say(e Event) { s.put(spoken{at: time.Now(), e: e}) }
+
+// tell is say for an event after which something waits until it was heard. What
+// a stuck listener does not hear is never heard.
+func (s *speaker) tell(e Event) (heard <-chan struct{}) {
+	c := make(chan struct{})
+	s.put(spoken{at: time.Now(), e: e, heard: c})
+	return c
+}
+
+func (s *speaker) put(m spoken) {
 	if s.stuck {
 		return
 	}

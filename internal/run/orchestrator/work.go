@@ -119,9 +119,9 @@ func (r *runner) start(e dispatch.Run) {
 	r.live[i] = s
 	order := run.Order{Task: r.tasks[i], Attempt: e.Attempt, Root: r.c.Root, Manager: r.c.Manager, Globals: r.c.Globals, Environ: r.c.Environ}
 	key := s.key
-	r.emit(Started{Task: order.Task.ID, Attempt: e.Attempt, Key: key})
+	heard := r.speak.tell(Started{Task: order.Task.ID, Attempt: e.Attempt, Key: key})
 	r.group.Go(string(order.Task.ID), func(context.Context) error {
-		r.messages <- r.attempt(ctx, attempt{order: order, index: i, key: key, save: e.Save, log: log})
+		r.messages <- r.attempt(ctx, attempt{order: order, index: i, key: key, save: e.Save, log: log, heard: heard})
 		return nil
 	})
 }
@@ -139,7 +139,8 @@ type attempt struct {
 	key   run.Key
 	save  bool
 	log   *Log
-	began time.Time // when the command was about to be
+	heard <-chan struct{} // of Started
+	began time.Time       // when the command was about to be
 }
 
 // attempt executes a task once, and saves its result when it may.
@@ -149,6 +150,9 @@ func (r *runner) attempt(ctx context.Context, a attempt) message {
 	var prepareErr error
 	if stored {
 		before, prepareErr = r.c.Cache.Prepare(ctx, a.order.Task)
+	}
+	if a.order.Task.Interactive {
+		a.await(ctx)
 	}
 	a.began = time.Now() // the result's times may be another machine's
 	result := r.c.Worker.Execute(ctx, a.order, a.log)
@@ -166,6 +170,14 @@ func (r *runner) attempt(ctx context.Context, a attempt) message {
 	}
 	msg.event, msg.ended = ran, time.Now()
 	return msg
+}
+
+// await waits until the listener has given the terminal away.
+func (a *attempt) await(ctx context.Context) {
+	select {
+	case <-a.heard:
+	case <-ctx.Done():
+	}
 }
 
 // save stores a result; unsaved says why it did not, unproven that the inputs

@@ -12,6 +12,9 @@
 // result is already on its way. An attempt that is aborted or runs out of time
 // is stopped in the same way, and its result waits until nothing is left.
 //
+// A task that is interactive and ends has the Terminal, where there is one: it
+// is the foreground's process group, and its output is not captured.
+//
 // A Worker may execute many orders at once; bounding them is the caller's
 // business. Close waits for everything that it started.
 package worker

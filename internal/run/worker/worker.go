@@ -42,7 +42,7 @@ type Worker struct {
 	planner *script.Planner
 	meter   *meter
 	null    *os.File
-
+	// terminal is nil where there is none.
 	terminal *Terminal
 
 	group *life.Group
@@ -63,11 +63,10 @@ func New(c Config) (*Worker, error) {
 	}
 	group := life.NewGroup(context.Background())
 	return &Worker{
-		deny:    parsePatterns(c.Credentials),
-		planner: script.NewPlanner(),
-		meter:   newMeter(group, c.Sampling),
-		null:    null,
-
+		deny:     parsePatterns(c.Credentials),
+		planner:  script.NewPlanner(),
+		meter:    newMeter(group, c.Sampling),
+		null:     null,
 		terminal: c.Terminal,
 		group:    group,
 		live:     map[*attempt]bool{},
