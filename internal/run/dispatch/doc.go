@@ -12,5 +12,6 @@
 // names all that led to a result, so a hit is right whatever becomes of the
 // tasks before it. Persistent tasks take no place in either lane.
 //
-// A Machine is not safe for concurrent use: one loop owns it.
+// A Machine is not safe for concurrent use: one loop owns it. Its state can be
+// written between two steps, and read back (Encode, Decode).
 package dispatch

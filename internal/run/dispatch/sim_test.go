@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -132,11 +133,33 @@ func (w *world) play() error {
 			return err
 		}
 		w.tell("event  %T%+v", e, e)
+		if w.rand.IntN(4) == 0 { // what is decided next does not depend on who decides it
+			if m, err = again(w.p, m); err != nil {
+				return err
+			}
+			w.m = m
+		}
 		if err := w.perform(m.Step(e)); err != nil {
 			return err
 		}
 	}
 	return w.final()
+}
+
+// again is a decider that was written and read back.
+func again(p dispatch.Params, m *dispatch.Machine) (*dispatch.Machine, error) {
+	b, err := m.Encode()
+	if err != nil {
+		return nil, err
+	}
+	copied, err := dispatch.Decode(p, b)
+	if err != nil {
+		return nil, err
+	}
+	if back, err := copied.Encode(); err != nil || !bytes.Equal(b, back) {
+		return nil, fmt.Errorf("the state\n%s\nwas read as\n%s (%v)", b, back, err)
+	}
+	return copied, nil
 }
 
 // next picks what happens: an answer that is owed, in any order, or an abort.
