@@ -17,11 +17,32 @@ const platform = runtime.GOOS + "/" + runtime.GOARCH
 
 // openHistory opens the history of this home.
 func (a *app) openHistory(ctx context.Context) (*history.History, error) {
-	h, err := a.OwnDir()
+	path, err := a.historyFile()
 	if err != nil {
 		return nil, err
 	}
-	return history.Open(ctx, filepath.Join(h.Dir(), "history.db"))
+	return history.Open(ctx, path)
+}
+
+func (a *app) historyFile() (string, error) {
+	h, err := a.OwnDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(h.Dir(), "history.db"), nil
+}
+
+// putHistoryAside moves a damaged history away and says where it is now. open
+// is what was opened of it, or nil.
+func (a *app) putHistoryAside(open *history.History) (string, error) {
+	if open != nil {
+		_ = open.Close() // it is damaged, whatever closing it says
+	}
+	path, err := a.historyFile()
+	if err != nil {
+		return "", err
+	}
+	return history.PutAside(path)
 }
 
 // past is a history as the orchestrator wants it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"brood/internal/base/errs"
 	"brood/internal/base/id"
 	"brood/internal/base/life"
 	"brood/internal/run"
@@ -64,16 +65,32 @@ func (a *app) begin(ctx context.Context, f runFlags) (*parts, error) {
 	return p, nil
 }
 
-// remember opens the history. It is no reason not to run.
+// remember opens the history, and begins a new one where it is damaged. It is
+// no reason not to run.
 func (p *parts) remember(ctx context.Context, a *app, root string) {
-	h, err := a.openHistory(ctx)
-	if err == nil {
-		p.history = h
-		p.figures, err = h.Figures(ctx, root, platform)
+	err := p.recall(ctx, a, root)
+	if errs.Is(err, errs.DataLoss) {
+		var aside string
+		broken := p.history
+		p.history = nil
+		if aside, err = a.putHistoryAside(broken); err == nil {
+			p.early = append(p.early, "the history was damaged and is now "+aside+": forecasts begin anew")
+			err = p.recall(ctx, a, root)
+		}
 	}
 	if err != nil && ctx.Err() == nil {
 		p.early = append(p.early, "nothing is known of past runs: "+err.Error())
 	}
+}
+
+func (p *parts) recall(ctx context.Context, a *app, root string) error {
+	h, err := a.openHistory(ctx)
+	if err != nil {
+		return err
+	}
+	p.history = h
+	p.figures, err = h.Figures(ctx, root, platform)
+	return err
 }
 
 // open opens the rest, once the tasks are known.

@@ -72,6 +72,21 @@ func Open(ctx context.Context, path string) (*History, error) {
 	return h, nil
 }
 
+// PutAside moves a damaged file away, so that the next Open begins anew, and
+// returns where it is now. What was put aside before is replaced.
+func PutAside(path string) (string, error) {
+	aside := path + ".damaged"
+	if err := os.Rename(path, aside); err != nil {
+		return "", home.DiskError(err, "history")
+	}
+	for _, log := range []string{path + "-wal", path + "-shm"} { // they belong to what is gone
+		if err := os.Remove(log); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return "", home.DiskError(err, "history")
+		}
+	}
+	return aside, nil
+}
+
 // Close closes the file. The last one to close it also moves what was written
 // from the log (WAL) into the file, which waits for the disk four times: a
 // program that ends anyway need not call it, and SQLite takes the log up when

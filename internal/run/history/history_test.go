@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -206,6 +207,14 @@ func TestForeignFiles(t *testing.T) {
 	if _, err := history.Open(t.Context(), path); !errs.Is(err, errs.DataLoss) {
 		t.Errorf("err %v", err)
 	}
+	aside, err := history.PutAside(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(aside); err != nil || !strings.HasPrefix(string(b), "this is not") {
+		t.Errorf("%s is gone (%v)", aside, err)
+	}
+	open(t, path)
 }
 
 func many(n int, k string, status run.Status) []history.Task {
