@@ -189,6 +189,47 @@ type broken struct{}
 
 func (broken) Write([]byte) (int, error) { return 0, errBroken }
 
+// TestATaskWithTheTerminalIsNotWrittenOver: what happens meanwhile is seen
+// afterwards, and not without bound.
+func TestATaskWithTheTerminalIsNotWrittenOver(t *testing.T) {
+	ask, dev := id.Task("web#ask"), id.Task("web#dev")
+	much := strings.Repeat("x\n", 1<<18)
+	for _, lines := range []int{1, 40} {
+		events := []orchestrator.Event{
+			orchestrator.Began{Tasks: []orchestrator.TaskInfo{{Task: ask, Interactive: true}, {Task: dev, Persistent: true}}},
+			orchestrator.Started{Task: dev, Attempt: 1},
+			orchestrator.Keyed{Task: ask, Cache: "off"},
+			orchestrator.Started{Task: ask, Attempt: 1},
+		}
+		o := view.Options{Lend: true, Bare: true, Grouped: true, Size: func() (int, int) { return 40, 10 }}
+		var b bytes.Buffer
+		o.Out = &b
+		v := view.New(o)
+		for _, e := range events {
+			v.Tick(zero)
+			v.Event(zero, e)
+		}
+		shown := b.Len()
+		if got := screen(b.String()); got != "web:dev: runs until it is stopped\nweb:ask: not cached, runs\n" {
+			t.Errorf("the task begins on %q", got)
+		}
+		for range lines {
+			v.Event(zero, orchestrator.Output{Task: dev, Text: "first\n" + much + "last\n"})
+			v.Tick(zero)
+		}
+		if b.Len() != shown {
+			t.Errorf("%q was written while the task had the terminal", b.String()[shown:])
+		}
+		v.Event(zero, orchestrator.Ended{Task: ask, Status: run.Failed, Exit: 130, Signal: "SIGINT", Attempts: 1})
+		v.Tick(zero)
+		after := b.String()[shown:]
+		cut := lines > 1
+		if strings.Contains(after, "is left out") != cut || !strings.Contains(after, "last\nweb:ask: failed: ended by SIGINT") || len(after) > 9<<20 {
+			t.Errorf("%d bytes afterwards, with %d times as much", len(after), lines)
+		}
+	}
+}
+
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", name)

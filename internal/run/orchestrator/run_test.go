@@ -92,6 +92,65 @@ func TestRetry(t *testing.T) {
 	}
 }
 
+// TestAnInteractiveTaskBeginsWhenItsBeginIsSeen: until then the listener may
+// write where the task is about to.
+func TestAnInteractiveTaskBeginsWhenItsBeginIsSeen(t *testing.T) {
+	interactive := func(c *orchestrator.Config) {
+		for _, task := range c.Tasks {
+			task.Interactive, task.Cache = true, false
+		}
+		c.Past = map[id.Task]orchestrator.Past{"p#a": {Flaky: true}}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		seen := false
+		w.commands["p#a"] = func(context.Context, int, io.Writer) int {
+			if !seen {
+				t.Error("it began before")
+			}
+			return 130
+		}
+		r := w.run(t.Context(), t, func(c *orchestrator.Config) {
+			interactive(c)
+			c.Listen = func(_ time.Time, e orchestrator.Event) {
+				if _, ok := e.(orchestrator.Started); ok {
+					time.Sleep(time.Second) // a slow terminal
+					seen = true
+				}
+			}
+		}, "a")
+		if e := r.Ended[0]; e.Status != run.Failed || e.Attempts != 1 {
+			t.Errorf("what a user ended is not tried again: %+v", e)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		w.commands["p#a"] = func(ctx context.Context, _ int, _ io.Writer) int {
+			if ctx.Err() == nil {
+				t.Error("it began")
+			}
+			return 143
+		}
+		stuck := make(chan struct{})
+		r := w.run(ctx, t, func(c *orchestrator.Config) {
+			interactive(c)
+			c.Listen = func(_ time.Time, e orchestrator.Event) {
+				if _, ok := e.(orchestrator.Started); ok {
+					<-ctx.Done() // nobody reads what it writes
+					time.Sleep(time.Second)
+					close(stuck)
+				}
+			}
+		}, "a")
+		<-stuck
+		if got := statuses(r); got != "a=aborted" {
+			t.Error(got)
+		}
+	})
+}
+
 func TestNotSaved(t *testing.T) {
 	w := newWorld()
 	w.changed["p#a"] = true
