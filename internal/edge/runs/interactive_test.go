@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -75,16 +76,8 @@ func sit(t *testing.T, cmd *exec.Cmd) *seat {
 	}
 	g := life.NewGroup(context.Background())
 	g.Go("screen", func(context.Context) error {
-		buf := make([]byte, 4096)
-		for {
-			n, err := keys.Read(buf)
-			s.mu.Lock()
-			s.seen.Write(buf[:n])
-			s.mu.Unlock()
-			if err != nil {
-				return nil
-			}
-		}
+		_, _ = io.Copy(s, keys) // until it is closed
+		return nil
 	})
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill() // it has ended, unless the test failed
@@ -94,6 +87,13 @@ func sit(t *testing.T, cmd *exec.Cmd) *seat {
 		_ = g.Wait()
 	})
 	return s
+}
+
+// Write takes what is to be seen.
+func (s *seat) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.seen.Write(p)
 }
 
 func (s *seat) modes() *term.State {
@@ -357,6 +357,20 @@ func TestWithoutATerminal(t *testing.T) {
 			s.until("no input")
 		})
 	}
+}
+
+// TestInTheBackground: the terminal is the shell's, and stays it.
+func TestInTheBackground(t *testing.T) {
+	dir := place(t, `  ask: {interactive: true, command: "test -t 0 || echo no terminal; read x || echo no input"}`)
+	c := brood(t, dir)
+	shell := exec.Command("/bin/sh", "-c", `set -m; "$SELF" run ask & wait $!; echo "over with $?"; read x; echo "the shell read $x"`)
+	shell.Dir, shell.Env = c.Dir, c.Env
+	s := sit(t, shell)
+	s.until("ask: no input")
+	s.until("over with 0")
+	s.press("ada\n")
+	s.until("the shell read ada")
+	s.ends(0)
 }
 
 // TestAPersistentTaskHasNoTerminal though it is interactive.

@@ -75,7 +75,7 @@ func (l *loan) wait(p *os.Process) (ending, error) {
 		e := ending{usage: new(syscall.Rusage)}
 		_, err := syscall.Wait4(p.Pid, &e.status, syscall.WUNTRACED, e.usage)
 		switch {
-		case err == syscall.EINTR: //nolint:errorlint // a system call's own error
+		case err == syscall.EINTR:
 		case err != nil:
 			return ending{}, errs.New(errs.Internal, "waiting for process %d: %w", p.Pid, err)
 		case e.status.Stopped():
