@@ -137,6 +137,8 @@ func (s *seat) press(keys string) {
 // what it was.
 func (s *seat) ends(want int) {
 	s.t.Helper()
+	late := time.AfterFunc(time.Minute, func() { _ = s.cmd.Process.Kill() })
+	defer late.Stop()
 	err := s.cmd.Wait()
 	var failed *exec.ExitError
 	if err != nil && !errors.As(err, &failed) {
