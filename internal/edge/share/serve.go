@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"brood/internal/base/errs"
 	"brood/internal/config"
 	"brood/internal/edge/cli"
 	"brood/internal/fabric/blob/server"
@@ -33,7 +32,7 @@ the runs. It serves until it is interrupted.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&c.Listen, "listen", server.DefaultListen, "`HOST:PORT` to listen on; port 0 is any free one")
-	flags.StringVar(&c.Dir, "dir", "", "the `folder` that holds it (default: cache-server in brood's home)")
+	flags.StringVar(&c.Dir, "dir", "", "the `folder` that holds it, new, empty or a cache already (default: cache-server in brood's home)")
 	flags.StringVar(&size, "size", "20G", "the most that it may hold")
 	flags.StringVar(&c.Cert, "cert", "", "TLS certificate, a `file` (default: no TLS)")
 	flags.StringVar(&c.Key, "key", "", "its key, a `file` (default: no TLS)")
@@ -53,9 +52,6 @@ func serve(ctx context.Context, a *cli.App, c server.Config, size string) error 
 			return err
 		}
 		c.Dir = filepath.Join(h.Dir(), "cache-server")
-	}
-	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
-		return errs.New(errs.FailedPrecondition, "the cache's folder: %w", err)
 	}
 	c.Ready = func(at net.Addr) {
 		scheme := "grpc"

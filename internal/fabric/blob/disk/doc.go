@@ -9,7 +9,9 @@
 // is read, and removed. When the folder outgrows its bound, what was used
 // longest ago goes first; times of use survive as the files' times.
 //
-// One process at a time uses a folder, by a lock. A Store is safe for
+// A folder is taken when it is new or empty, or has the marker of one that was;
+// files in it with names of others are left alone. One process at a time uses a
+// folder, by a lock. A Store is safe for
 // concurrent use; what is being read may be removed and is read to its end all
 // the same.
 package disk

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -52,11 +53,15 @@ func (i *item) takes() int64 { return (i.size + block - 1) / block * block }
 const stale = 10 * time.Minute
 
 // Open takes a folder, making it when it is not there. It holds about max
-// bytes; 0 is no bound.
+// bytes; 0 is no bound. FailedPrecondition, and nothing was touched, when the
+// folder is neither new nor empty nor a Store's.
 func Open(dir string, maxBytes int64) (*Store, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, errs.New(errs.InvalidArgument, "cache folder: %w", err)
+	}
+	if err := claim(dir); err != nil {
+		return nil, err
 	}
 	for _, sub := range []string{"cas", "ac", "tmp"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
@@ -84,25 +89,23 @@ func (s *Store) Close() error { return s.lock.Unlock() }
 func (s *Store) MaxBlob() int64 { return s.max }
 
 // load reads what is there, and removes what a killed process left half done.
+// A file of another name than this package gives is nobody's here: it is
+// neither counted nor removed.
 func (s *Store) load() error {
-	tmp := filepath.Join(s.dir, "tmp")
-	if err := os.RemoveAll(tmp); err != nil {
-		return diskError(err, "left-over files in "+tmp)
-	}
-	if err := os.Mkdir(tmp, 0o700); err != nil {
-		return diskError(err, tmp)
+	if err := s.sweep(); err != nil {
+		return err
 	}
 	var all []*item
 	for _, sub := range []string{"cas", "ac"} {
 		err := filepath.WalkDir(filepath.Join(s.dir, sub), func(path string, e fs.DirEntry, err error) error {
-			if err != nil || e.IsDir() {
-				return err
-			}
-			st, err := e.Info()
-			if err != nil {
+			if err != nil || !e.Type().IsRegular() {
 				return err
 			}
 			name, err := filepath.Rel(s.dir, path)
+			if err != nil || !named.MatchString(filepath.ToSlash(name)) {
+				return err
+			}
+			st, err := e.Info()
 			if err != nil {
 				return err
 			}
@@ -122,6 +125,32 @@ func (s *Store) load() error {
 	gone := s.evict("")
 	s.mu.Unlock()
 	s.remove(gone)
+	return nil
+}
+
+// What casName and actionName make, and os.CreateTemp of half.
+var (
+	named    = regexp.MustCompile(`^(cas|ac/[0-9a-f]{16})/[0-9a-f]{2}/[0-9a-f]{64}$`)
+	halfDone = regexp.MustCompile(`^w-[0-9]+$`)
+)
+
+const half = "w-*"
+
+// sweep removes what was half written. The lock is held: nobody writes.
+func (s *Store) sweep() error {
+	tmp := filepath.Join(s.dir, "tmp")
+	entries, err := os.ReadDir(tmp)
+	if err != nil {
+		return diskError(err, "left-over files in "+tmp)
+	}
+	for _, e := range entries {
+		if !e.Type().IsRegular() || !halfDone.MatchString(e.Name()) {
+			continue
+		}
+		if err := os.Remove(filepath.Join(tmp, e.Name())); err != nil {
+			return diskError(err, "left-over files in "+tmp)
+		}
+	}
 	return nil
 }
 
@@ -240,7 +269,7 @@ func (s *Store) Put(d blob.Digest, r io.Reader) error {
 
 // write makes a file: whole under a temporary name, then under its own.
 func (s *Store) write(name string, fill func(*os.File) error) (err error) {
-	f, err := os.CreateTemp(filepath.Join(s.dir, "tmp"), "w-*")
+	f, err := os.CreateTemp(filepath.Join(s.dir, "tmp"), half)
 	if err != nil {
 		return diskError(err, "cache folder")
 	}
