@@ -6,13 +6,15 @@
 // or left out by a sparse checkout) is none. An id is git's object id of what
 // git would record for the file, wherever it comes from: the index, where the
 // stat data there proves that the file is what was recorded, else the bytes,
-// put through git's own filters where attributes or core.autocrlf ask for it.
-// So an id does not depend on who has the tree, since when, or on line ends of
-// the checkout; an unfetched Git LFS pointer is told from the file it stands
-// for. Without git the tree is walked, and .gitignore files are honoured.
+// with git's line ends where attributes or core.autocrlf ask for it. So an id
+// does not depend on who has the tree, since when, or on line ends of the
+// checkout. Files with an attribute that lets git record other bytes than lie
+// there (filter, ident, working-tree-encoding) always have the id of the bytes:
+// these are what tasks read, and many of them are recorded as the same. An
+// unfetched Git LFS pointer is so told from the file it stands for. Without git the tree is walked, and .gitignore files are honoured.
 //
 // One git process lists the untracked files of the whole workspace; a second
-// one runs only where filters or the configuration must be asked, a third only
+// one runs only where attributes or the configuration must be asked, a third only
 // once files appear that were not there before. Repositories inside the
 // workspace (submodules) are read the same way, each by its own git.
 //

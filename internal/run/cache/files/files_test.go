@@ -212,15 +212,12 @@ func TestWhatIsAFile(t *testing.T) {
 	}
 }
 
-func TestFiltersDoNotShow(t *testing.T) {
+func TestLineEndsDoNotShow(t *testing.T) {
 	root := fixture(t)
-	put(t, root, ".gitattributes", "*.txt text\n*.up filter=up\n")
-	git(t, root, "config", "filter.up.clean", "tr a-z A-Z")
-	git(t, root, "config", "filter.up.smudge", "tr A-Z a-z")
+	put(t, root, ".gitattributes", "*.txt text\n")
 	put(t, root, "a.txt", "one\r\ntwo\r\n")
 	put(t, root, "b.bin", "one\r\ntwo\r\n")
-	put(t, root, "c.up", "lower\n")
-	put(t, root, "odd \"\n.up", "odd\n")
+	put(t, root, "odd \"\n.txt", "odd\r\n")
 	git(t, root, "add", ".")
 	git(t, root, "commit", "-qm", "two")
 	want := lsFiles(t, root)
@@ -237,15 +234,106 @@ func TestFiltersDoNotShow(t *testing.T) {
 	}
 }
 
+// TestRewrittenFilesCountByTheirBytes: what git would record of a file is not
+// what a task reads where a filter lies between.
+func TestRewrittenFilesCountByTheirBytes(t *testing.T) {
+	for name, where := range map[string]func(root, attributes string){
+		"tree":      func(root, text string) { put(t, root, ".gitattributes", text) },
+		"untracked": func(root, text string) { put(t, root, "packages/.gitattributes", text) },
+		"macro": func(root, text string) {
+			put(t, root, ".gitattributes", "[attr]own filter=strip ident\n")
+			put(t, root, "packages/.gitattributes", "*.src own\n")
+		},
+		"info": func(root, text string) { put(t, root, ".git/info/attributes", text) },
+		"configured": func(root, text string) {
+			put(t, root, ".git/mine", text)
+			git(t, root, "config", "core.attributesFile", filepath.Join(root, ".git/mine"))
+		},
+		"user": func(_, text string) {
+			home := t.TempDir()
+			t.Setenv("XDG_CONFIG_HOME", home)
+			put(t, home, "git/attributes", text)
+		},
+		"left out of the tree": func(root, text string) {
+			put(t, root, ".gitattributes", text)
+			git(t, root, "add", ".gitattributes")
+			if err := os.Remove(filepath.Join(root, ".gitattributes")); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := fixture(t)
+			git(t, root, "config", "filter.strip.clean", "sed 's/SECRET.*//'")
+			where(root, "*.src filter=strip\n*.id ident\n")
+			if name != "macro" {
+				put(t, root, "packages/x.id", "$Id: one$")
+			}
+			put(t, root, "packages/x.src", "a SECRET1\r\n")
+			git(t, root, "add", "packages/x.src")
+			git(t, root, "commit", "-qm", "two")
+			put(t, root, "packages/loose.src", "a SECRET1\n")
+			check := func(list ...string) {
+				t.Helper()
+				s := read(t, root)
+				for _, f := range list {
+					if got, ok := s.Find(f); !ok || got.ID != git(t, root, "hash-object", "--no-filters", f) {
+						t.Errorf("%s has id %s", f, got.ID)
+					}
+				}
+				if f, _ := s.Find("package.json"); f.ID != git(t, root, "hash-object", "package.json") {
+					t.Errorf("package.json has id %s", f.ID)
+				}
+			}
+			check("packages/x.src", "packages/loose.src")
+			age(t, root)
+			git(t, root, "update-index", "-q", "--refresh")
+			check("packages/x.src", "packages/loose.src") // though the index has it
+			put(t, root, "packages/x.src", "a SECRET2222\n")
+			check("packages/x.src")
+			if name != "macro" {
+				check("packages/x.id")
+			}
+		})
+	}
+}
+
+// TestStampsOfBytesStayApart: an attribute that comes or goes does not find the
+// id that the other way of looking left.
+func TestStampsOfBytesStayApart(t *testing.T) {
+	root := fixture(t)
+	put(t, root, "a.txt", "one\r\n")
+	age(t, root)
+	table := stamp.Load(filepath.Join(t.TempDir(), "stamps"))
+	for _, c := range []struct{ attributes, how string }{
+		{"*.txt text filter=x\n", "--no-filters"}, {"*.txt text\n", "--path=a.txt"}, {"*.txt text filter=x\n", "--no-filters"},
+	} {
+		put(t, root, ".gitattributes", c.attributes)
+		for range 2 {
+			s, err := files.Read(t.Context(), files.Config{Root: root, Stamps: table})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if f, _ := s.Find("a.txt"); f.ID != git(t, root, "hash-object", c.how, "a.txt") {
+				t.Errorf("%q: id %s", c.attributes, f.ID)
+			}
+			s.Close()
+		}
+	}
+}
+
 func TestPointersAreToldFromFiles(t *testing.T) {
 	root := fixture(t)
 	pointer := "version https://git-lfs.github.com/spec/v1\noid sha256:" + strings.Repeat("a", 64) + "\nsize 12345\n"
+	git(t, root, "config", "filter.lfs.clean", "printf '"+pointer+"'")
 	put(t, root, "big.bin", pointer)
+	put(t, root, ".gitattributes", "*.bin filter=lfs diff=lfs merge=lfs -text\n")
 	git(t, root, "add", ".")
 	git(t, root, "commit", "-qm", "pointer")
-	put(t, root, ".gitattributes", "*.bin filter=lfs diff=lfs merge=lfs -text\n")
-	if f, _ := read(t, root).Find("big.bin"); f.Mode != files.Pointer {
-		t.Errorf("mode %s", f.Mode)
+	unfetched, _ := read(t, root).Find("big.bin")
+	put(t, root, "big.bin", "the file itself")
+	if f, _ := read(t, root).Find("big.bin"); f.ID == unfetched.ID {
+		t.Error("a pointer counts as the file that it stands for")
 	}
 }
 

@@ -22,6 +22,9 @@ type repo struct {
 	gitDir string // where the index is
 	common string // where config and info are
 	idLen  int
+	// unseen says that the index has a .gitattributes file that is not in the
+	// work tree: git reads that one.
+	unseen bool
 
 	once    sync.Once
 	filters *filters

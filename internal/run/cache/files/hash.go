@@ -37,12 +37,8 @@ func newBlob(idLen int, size int64) hash.Hash {
 type content struct {
 	id      string
 	returns bool // it has a carriage return
-	pointer bool // it is a Git LFS pointer
 	stat    stamp.Stat
 }
-
-// lfs is how a Git LFS pointer begins.
-var lfs = []byte("version https://git-lfs.github.com/spec/")
 
 // read hashes a file or link. A file that changes while it is read is read
 // again, a few times.
@@ -92,9 +88,6 @@ func (c *content) readFile(path string, idLen int) (whole bool, err error) {
 		b := buf[:got]
 		h.Write(b)
 		c.returns = c.returns || bytes.IndexByte(b, '\r') >= 0
-		if n == 0 && c.stat.Size < 1024 {
-			c.pointer = bytes.HasPrefix(b, lfs)
-		}
 		n += int64(got)
 		if errors.Is(err, io.EOF) {
 			break
@@ -107,105 +100,18 @@ func (c *content) readFile(path string, idLen int) (whole bool, err error) {
 	return n == c.stat.Size, nil
 }
 
-// filters says what git does to the files of a repository before it hashes them.
-type filters struct {
-	settings
-	lineEnds bool // files with carriage returns may change
-	any      bool // any file may change
-	lfs      bool
-}
-
-// plainFiles is what a tree without git is filtered by: nothing.
-var plainFiles = &filters{settings: settings{fileMode: true}}
-
-// filtersOf asks once for each repository.
-func (s *Snapshot) filtersOf(ctx context.Context, repo int) *filters {
-	if repo < 0 {
-		return plainFiles
-	}
-	r := s.repos[repo]
-	r.once.Do(func() { r.filters = s.learnFilters(ctx, repo) })
-	return r.filters
-}
-
-func (s *Snapshot) learnFilters(ctx context.Context, repo int) *filters {
-	r := s.repos[repo]
-	f := &filters{settings: r.settings(ctx)}
-	f.lineEnds = f.autocrlf
-	f.learn(filepath.Join(r.common, "info", "attributes"))
-	f.learn("/etc/gitattributes")
-	f.learn(userAttributes(f.attributes))
-	for _, file := range s.files {
-		if file.repo == repo && (file.Path == ".gitattributes" || strings.HasSuffix(file.Path, "/.gitattributes")) {
-			f.learn(s.abs(file.Path))
-		}
-	}
-	for dir := s.root; dir != r.top && dir != filepath.Dir(dir); { // above the workspace's root too
-		dir = filepath.Dir(dir)
-		f.learn(filepath.Join(dir, ".gitattributes"))
-	}
-	return f
-}
-
-func userAttributes(set string) string {
-	if home, ok := strings.CutPrefix(set, "~/"); ok {
-		dir, _ := os.UserHomeDir()
-		return filepath.Join(dir, home)
-	}
-	if set != "" {
-		return set
-	}
-	dir := os.Getenv("XDG_CONFIG_HOME")
-	if dir == "" {
-		user, err := os.UserHomeDir()
-		if err != nil {
-			return ""
-		}
-		dir = filepath.Join(user, ".config")
-	}
-	return filepath.Join(dir, "git", "attributes")
-}
-
-// learn reads a gitattributes file, not who it is about: which attributes it
-// speaks of at all.
-func (f *filters) learn(file string) {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return
-	}
-	for line := range strings.Lines(string(b)) {
-		words := strings.Fields(line)
-		if len(words) < 2 || words[0][0] == '#' {
-			continue
-		}
-		for _, w := range words[1:] {
-			name, v, _ := strings.Cut(strings.TrimLeft(w, "-!"), "=")
-			switch name {
-			case "text", "eol", "crlf":
-				f.lineEnds = true
-			case "ident", "working-tree-encoding":
-				f.any = true
-			case "filter":
-				f.any = true
-				f.lfs = f.lfs || v == "lfs"
-			}
-		}
-	}
-}
-
 // identify gives every file its id.
 func (s *Snapshot) identify(ctx context.Context) error {
+	if err := s.markRewritten(ctx); err != nil {
+		return err
+	}
 	var todo []int
 	for i := range s.files {
 		if s.files[i].ID == "" {
 			todo = append(todo, i)
 		}
 	}
-	if err := s.hash(ctx, s.files, todo); err != nil {
-		return err
-	}
-	s.markPointers(ctx)
-	return nil
+	return s.hash(ctx, s.files, todo)
 }
 
 // hash finds the ids of the files named by their indexes.
@@ -214,7 +120,7 @@ func (s *Snapshot) hash(ctx context.Context, all []File, todo []int) error {
 	fails := make([]error, len(todo))
 	each(ctx, len(todo), func(n int) {
 		f := &all[todo[n]]
-		if id, ok := s.table.Get(stamp.Blob, f.Path, f.stat); ok {
+		if id, ok := s.table.Get(f.stampKind(), f.Path, f.stat); ok {
 			f.ID = id
 			return
 		}
@@ -245,16 +151,24 @@ func (s *Snapshot) hash(ctx context.Context, all []File, todo []int) error {
 			continue // a stamp had it
 		}
 		f.ID = got[n].id
-		if f.Mode != Link && (fl.any || fl.lineEnds && got[n].returns) {
+		if f.Mode != Link && !f.rewritten && fl.lineEnds && got[n].returns {
 			ask[f.repo] = append(ask[f.repo], i)
-		} else if f.settled && !got[n].returns {
-			s.table.Force(stamp.Blob, f.Path, f.stat, f.ID)
+		} else if f.settled && (f.rewritten || !got[n].returns) {
+			s.table.Force(f.stampKind(), f.Path, f.stat, f.ID)
 		}
 	}
 	for repo, list := range ask {
 		s.askIDs(ctx, repo, all, list)
 	}
 	return ctx.Err()
+}
+
+// stampKind keeps the ids of bytes apart from those of what git would record.
+func (f *File) stampKind() stamp.Kind {
+	if f.rewritten {
+		return stamp.Bytes
+	}
+	return stamp.Blob
 }
 
 // filtersFor returns what filters a file, asking git only when it matters: a
@@ -290,9 +204,8 @@ func (s *Snapshot) idLen(repo int) int {
 	return s.repos[repo].idLen
 }
 
-// askIDs lets git hash files through its filters. Where git cannot, because a
-// filter's program is missing, the ids of the bytes stand: they are nobody
-// else's, so the worst is a miss.
+// askIDs lets git hash files as they are with its line ends. Where git cannot,
+// the ids of the bytes stand: they are nobody else's, so the worst is a miss.
 func (s *Snapshot) askIDs(ctx context.Context, repo int, all []File, list []int) {
 	var in bytes.Buffer
 	for _, i := range list {
@@ -336,27 +249,4 @@ func quote(name string) string {
 	}
 	b.WriteByte('"')
 	return b.String()
-}
-
-// markPointers finds the Git LFS pointers that lie in the place of their
-// files: git gives both the same id, a task sees different bytes.
-func (s *Snapshot) markPointers(ctx context.Context) {
-	known := map[int]bool{}
-	for _, f := range s.files {
-		if f.Path == ".gitattributes" || strings.HasSuffix(f.Path, "/.gitattributes") {
-			known[f.repo] = true
-		}
-	}
-	for i := range s.files {
-		f := &s.files[i]
-		if f.repo < 0 || f.stat.Size < 100 || f.stat.Size >= 1024 || f.Mode == Link || f.Mode == Submodule {
-			continue
-		}
-		if !known[f.repo] || !s.filtersOf(ctx, f.repo).lfs {
-			continue
-		}
-		if b, err := os.ReadFile(s.abs(f.Path)); err == nil && bytes.HasPrefix(b, lfs) {
-			f.Mode = Pointer
-		}
-	}
 }

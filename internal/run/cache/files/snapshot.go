@@ -27,7 +27,6 @@ const (
 	Executable Mode = "100755"
 	Link       Mode = "120000"
 	Submodule  Mode = "160000" // one that is not checked out; its id is the commit
-	Pointer    Mode = "lfs"    // a Git LFS pointer in the place of its file
 )
 
 // File is a file that can be an input.
@@ -35,15 +34,17 @@ type File struct {
 	// Path is relative to the workspace's root, with slashes; it need not be UTF-8.
 	Path string
 	Mode Mode
-	// ID is git's object id of the content, in hex.
+	// ID is git's object id of the content, in hex; of the bytes as they lie
+	// there when an attribute lets git record others.
 	ID string
 	// Tracked says that git's index has it.
 	Tracked bool
 
-	stat     stamp.Stat
-	settled  bool // the stat data would show a later change
-	repo     int  // index into Snapshot.repos; -1 without git
-	recorded Mode // the index's, when the work tree has another one
+	stat      stamp.Stat
+	settled   bool // the stat data would show a later change
+	rewritten bool // git does not record the bytes that lie there
+	repo      int  // index into Snapshot.repos; -1 without git
+	recorded  Mode // the index's, when the work tree has another one
 }
 
 // Snapshot is a workspace's files at one moment.
@@ -194,9 +195,11 @@ func (s *Snapshot) addTracked(ctx context.Context, t tracked) (nested []string, 
 			found[i] = fromRecord(mine[i], st, t, now)
 		}
 	})
-	for _, f := range found {
+	for i, f := range found {
 		switch {
 		case f.Path == "":
+			r := s.repos[t.repo]
+			r.unseen = r.unseen || path.Base(mine[i].path) == attributesName
 		case f.Mode == Submodule:
 			if openRepo(filepath.Join(s.root, f.Path)) != nil {
 				nested = append(nested, f.Path)

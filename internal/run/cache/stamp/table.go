@@ -19,6 +19,7 @@ type Kind uint8
 const (
 	Blob   Kind = 1 // git's object id of an input
 	Digest Kind = 2 // the SHA-256 of an output
+	Bytes  Kind = 3 // git's object id of an input's bytes, whatever git would record
 )
 
 // maxTable bounds what is read: about a million files.
