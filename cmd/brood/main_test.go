@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,8 +30,8 @@ func TestHandsOver(t *testing.T) {
 		}
 		return stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()
 	}
-	for _, args := range []string{"version", "--help", "run --help", "completion bash"} {
-		if out, say, code := brood(strings.Fields(args)...); out == "" || say != "" || code != 0 {
+	for _, args := range []string{"version", "--version", "--help", "help run", "run --help", "completion bash", "__complete s", "__complete run --cwd"} {
+		if out, say, code := brood(strings.Fields(args)...); out == "" || say != "" && !strings.HasPrefix(args, "__") || code != 0 {
 			t.Errorf("%s: exit code %d, %q", args, code, say)
 		}
 	}
@@ -58,6 +59,24 @@ func TestHandsOver(t *testing.T) {
 			t.Errorf("%s: exit code %d, not %d: %q %q", args, code, want, out, say)
 		}
 	}
+	t.Run("a shared cache is no reason to fail", func(t *testing.T) {
+		bad := filepath.Join(dir, "bad")
+		for name, text := range map[string]string{
+			"ws/brood.yaml":   "projects: [\".\"]\ntasks: {hello: {command: echo hello to all}}\n",
+			"bad/home.json":   `{"format":1}`,
+			"bad/programs":    "a file where the folder belongs",
+			"ws/package.json": "{}",
+		} {
+			path := filepath.Join(dir, name)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		out, say, code := brood("run", "hello", "--cwd", "ws", "--home", bad, "--remote-cache", "grpc://127.0.0.1:1")
+		if code != 0 || !strings.Contains(out, "hello to all") || !strings.Contains(out+say, "the shared cache is not used") {
+			t.Errorf("exit code %d: %q %q", code, out, say)
+		}
+	})
 	other := filepath.Join(dir, "other")
 	if _, say, code := brood("sb", "ls", "--home", other, "--help"); code != 0 {
 		t.Errorf("exit code %d, %q", code, say)

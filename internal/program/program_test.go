@@ -1,6 +1,8 @@
 package program
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -8,6 +10,7 @@ import (
 	"time"
 
 	"brood/internal/base/errs"
+	"brood/internal/base/life"
 	"brood/internal/home"
 )
 
@@ -44,14 +47,47 @@ func TestInstallOnceAndRepairs(t *testing.T) {
 	if again, _ := os.Stat(path); !os.SameFile(first, again) {
 		t.Error("written twice")
 	}
-	if err := os.Truncate(path, 10); err != nil {
-		t.Fatal(err)
+	for name, damage := range map[string]func() error{
+		"truncated":   func() error { return os.Truncate(path, 10) },
+		"garbled":     func() error { return garble(path) },
+		"not a file":  func() error { return errors.Join(os.Remove(path), os.MkdirAll(filepath.Join(path, "x"), 0o700)) },
+		"a link":      func() error { return errors.Join(os.Remove(path), os.Symlink("/bin/true", path)) },
+		"not to run":  func() error { return os.Chmod(path, 0o600) },
+		"anyone's":    func() error { return os.Chmod(path, 0o777) },
+		"half anew":   func() error { return os.WriteFile(path+"x", nil, 0o600) },
+		"not stamped": func() error { return os.Remove(path + stampSuffix) },
+	} {
+		if err := damage(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Install(h); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		want, err := carried()
+		if err != nil || !sound(path, want) || !stamped(path, want) {
+			t.Errorf("%s: it was not repaired (%v)", name, err)
+		}
 	}
-	if _, err := Install(h); err != nil {
-		t.Fatal(err)
+}
+
+// garble changes bytes and nothing else that is seen at a glance.
+func garble(path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
 	}
-	if again, _ := os.Stat(path); again.Size() != first.Size() {
-		t.Error("a truncated program was not repaired")
+	_, err = f.WriteAt([]byte("no code"), 5000)
+	return errors.Join(err, f.Close())
+}
+
+func TestManyInstallAtOnce(t *testing.T) {
+	h := home.At(filepath.Join(t.TempDir(), "home"))
+	all := life.Each(t.Context(), 8, 8, func(context.Context, int) error {
+		_, err := Install(h)
+		return err
+	})
+	if err := errors.Join(all...); err != nil && !errs.Is(err, errs.Unsupported) {
+		t.Fatal(err)
 	}
 }
 
@@ -75,7 +111,7 @@ func TestOldProgramsGo(t *testing.T) {
 	now := time.Now()
 	for name, age := range map[string]time.Duration{
 		"brood-own": 5 * time.Hour, "brood-a": time.Hour, "brood-b": 2 * time.Hour, "brood-c": 3 * time.Hour, "brood-d": 4 * time.Hour,
-		".brood-own123": 2 * time.Hour, ".brood-own456": time.Minute,
+		"brood-d.whole": 0, "brood-a.whole": 0, ".brood-own123": 0, ".lock": 0,
 	} {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, nil, 0o755); err != nil {
@@ -93,7 +129,7 @@ func TestOldProgramsGo(t *testing.T) {
 	for _, e := range entries {
 		left = append(left, e.Name())
 	}
-	if want := []string{".brood-own456", "brood-a", "brood-b", "brood-own"}; err != nil || !slices.Equal(left, want) {
+	if want := []string{".lock", "brood-a", "brood-a.whole", "brood-b"}; err != nil || !slices.Equal(left, want) {
 		t.Errorf("left are %q, not %q (%v)", left, want, err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -44,7 +45,7 @@ func New() *App {
 // program's name.
 func (a *App) Main(args []string, commands ...*cobra.Command) int {
 	root := a.Tree(commands...)
-	args, a.Shorthand = expand(root, args)
+	args, a.Shorthand = expand(root, Helped(args))
 	root.SetArgs(args)
 	return a.Report(root.ExecuteContext(context.Background()))
 }
@@ -64,9 +65,19 @@ func Interruptible(f Action) func(*cobra.Command, []string) error {
 
 // Interrupts is ctx that ends as Interruptible says.
 func Interrupts(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	heeded := Heeded()
+	if len(heeded) == 0 {
+		return context.WithCancel(ctx) // NotifyContext takes none for all
+	}
+	ctx, stop := signal.NotifyContext(ctx, heeded...)
 	context.AfterFunc(ctx, stop)
 	return ctx, stop
+}
+
+// Heeded are the signals that end a command. What whoever started us chose to
+// ignore stays ignored: nohup, or the & of a shell.
+func Heeded() []os.Signal {
+	return slices.DeleteFunc([]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}, signal.Ignored)
 }
 
 // Dir is the home that the command works with.

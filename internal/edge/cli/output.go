@@ -22,6 +22,7 @@ func (a *App) Value(v any) error {
 	return a.Line(b)
 }
 
+// Line writes a line of JSON.
 func (a *App) Line(b []byte) error {
 	_, err := fmt.Fprintf(a.Out, "%s\n", b)
 	return err

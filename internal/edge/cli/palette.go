@@ -11,11 +11,20 @@ func (a *App) Palette() Palette {
 	return Palette{On: screen && os.Getenv("NO_COLOR") == ""}
 }
 
-func (p Palette) Good(s string) string  { return p.paint("32", s) }
-func (p Palette) Warn(s string) string  { return p.paint("33", s) }
-func (p Palette) Bad(s string) string   { return p.paint("31", s) }
+// Good is what went well.
+func (p Palette) Good(s string) string { return p.paint("32", s) }
+
+// Warn is what a person should know.
+func (p Palette) Warn(s string) string { return p.paint("33", s) }
+
+// Bad is what failed.
+func (p Palette) Bad(s string) string { return p.paint("31", s) }
+
+// Faint is what matters less.
 func (p Palette) Faint(s string) string { return p.paint("2", s) }
-func (p Palette) Bold(s string) string  { return p.paint("1", s) }
+
+// Bold is what matters most.
+func (p Palette) Bold(s string) string { return p.paint("1", s) }
 
 func (p Palette) paint(code, s string) string {
 	if !p.On || s == "" {

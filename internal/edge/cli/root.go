@@ -36,7 +36,9 @@ from the cache where nothing changed. It needs no daemon.`,
 		append(commands, newCompletion(a), newVersion(a))...,
 	)
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.SetHelpCommand(&cobra.Command{Hidden: true, Use: "no-help"}) // --help says it all
+	root.Version = Version
+	root.SetVersionTemplate(versionLine())
+	root.SetHelpCommand(&cobra.Command{Hidden: true, Use: "no-help"}) // Helped has turned it into --help
 	flags := root.PersistentFlags()
 	flags.BoolVar(&a.JSON, "json", false, "write JSON to standard output, and errors as JSON to standard error")
 	flags.StringVar(&a.Home, "home", "", "the daemon's `folder` (default $BROOD_HOME, else ~/.brood)")
@@ -81,6 +83,7 @@ func Group(cmd *cobra.Command, children ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
+// UnknownCommand refuses a name that no command below cmd has.
 func UnknownCommand(cmd *cobra.Command, name string) error {
 	cmd.SuggestionsMinimumDistance = 2
 	hint := ""

@@ -55,3 +55,11 @@ func isCommand(root *cobra.Command, name string) bool {
 		return c.Name() == name || c.HasAlias(name)
 	})
 }
+
+// Helped turns "brood help sb ls" into "brood sb ls --help".
+func Helped(args []string) []string {
+	if len(args) > 0 && args[0] == "help" {
+		return append(slices.Clone(args[1:]), "--help")
+	}
+	return args
+}

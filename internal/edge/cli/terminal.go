@@ -7,6 +7,7 @@ import (
 	"golang.org/x/term"
 )
 
+// IsTerminal reports whether a file is a terminal.
 func IsTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 
 // Size is columns and rows of a terminal.

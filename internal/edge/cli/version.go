@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 
 	"github.com/spf13/cobra"
@@ -23,7 +24,11 @@ func newVersion(a *App) *cobra.Command {
 					Arch    string `json:"arch"`
 				}{Version, runtime.Version(), runtime.GOOS, runtime.GOARCH})
 			}
-			return a.Text("brood %s (%s, %s/%s)\n", Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return a.Text("%s", versionLine())
 		}),
 	}
+}
+
+func versionLine() string {
+	return fmt.Sprintf("brood %s (%s, %s/%s)\n", Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

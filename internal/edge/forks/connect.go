@@ -78,9 +78,15 @@ func (a *app) replaced(d *daemonv1.GetInfoResponse) bool {
 	if err != nil {
 		return false
 	}
+	h, err := a.Dir()
+	if err != nil {
+		return false
+	}
+	if filepath.Dir(own) == h.Programs() && filepath.Dir(d.GetExecutable()) == h.Programs() {
+		return own != d.GetExecutable()
+	}
 	if own != d.GetExecutable() {
-		h, err := a.Dir()
-		return err == nil && filepath.Dir(own) == h.Programs() && filepath.Dir(d.GetExecutable()) == h.Programs()
+		return false
 	}
 	st, err := os.Stat(own)
 	return err == nil && d.GetBuildId() != fmt.Sprintf("%s-%x-%x", cli.Version, st.Size(), st.ModTime().UnixNano())

@@ -36,20 +36,26 @@ func compare(t *testing.T, got, want *cobra.Command) {
 	}
 }
 
-func TestHomeInArguments(t *testing.T) {
+func TestWhatArgumentsSay(t *testing.T) {
 	for _, c := range []struct {
-		want string
+		home string
+		json bool
 		args []string
 	}{
-		{"", nil},
-		{"", []string{"sb", "ls", "--home"}},
-		{"/a", []string{"--home", "/a", "sb", "ls"}},
-		{"/a", []string{"sb", "ls", "--home=/a"}},
-		{"/b", []string{"--home", "/a", "sb", "ls", "--home", "/b"}},
-		{"", []string{"sb", "exec", "x", "--", "tool", "--home", "/a"}},
+		{"", false, nil},
+		{"", false, []string{"sb", "ls", "--home"}},
+		{"/a", true, []string{"--json", "--home", "/a", "sb", "ls"}},
+		{"/a", true, []string{"sb", "ls", "--home=/a", "--json"}},
+		{"/b", false, []string{"--home", "/a", "sb", "ls", "--home", "/b"}},
+		{"", false, []string{"sb", "exec", "x", "--", "tool", "--home", "/a"}},
+		{"", false, []string{"sb", "exec", "x", "tool", "--home", "/a", "--json"}},
+		{"/h", false, []string{"--home", "/h", "sb", "exec", "-i", "x", "tool", "--home", "/a", "--json"}},
+		{"/h", true, []string{"sb", "exec", "--home", "/h", "--json", "x", "tool", "--home", "/a"}},
+		{"/h", false, []string{"sb", "create", "--home=/h", "host", "tool", "--home", "/a"}},
+		{"--json", false, []string{"sb", "ls", "--home", "--json"}},
 	} {
-		if got := homeIn(c.args); got != c.want {
-			t.Errorf("%q: %q, want %q", c.args, got, c.want)
+		if home, json := said(c.args); home != c.home || json != c.json {
+			t.Errorf("%q: %q and %v, want %q and %v", c.args, home, json, c.home, c.json)
 		}
 	}
 }

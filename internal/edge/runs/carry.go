@@ -7,10 +7,10 @@ import (
 	"os"
 	"os/signal"
 	"sync"
-	"syscall"
 	"time"
 
 	"brood/internal/base/life"
+	"brood/internal/edge/cli"
 	"brood/internal/edge/view"
 	"brood/internal/run"
 	"brood/internal/run/graph"
@@ -63,7 +63,9 @@ func (a *app) carryOut(ctx context.Context, s *session, p *parts, f runFlags) (e
 func (p *parts) interrupts(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	if heeded := cli.Heeded(); len(heeded) > 0 {
+		signal.Notify(signals, heeded...)
+	}
 	g := life.NewGroup(context.WithoutCancel(ctx))
 	g.Go("interrupts", func(over context.Context) error {
 		for _, act := range []func(){cancel, p.worker.Kill} {

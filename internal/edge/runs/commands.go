@@ -10,6 +10,7 @@ import (
 type app struct {
 	*cli.App
 	connect Connect
+	alone   error // why a run that has a shared cache goes without
 }
 
 // Commands are the commands of runs. serve is "brood cache serve". A program

@@ -51,6 +51,25 @@ func (a *app) listTasks(w *workspace.Workspace) error {
 	return cli.Table(a.Out, []string{"TASK", "PROJECTS"}, rows)
 }
 
+// taskNames are what a shell may complete: the names of tasks that are not
+// given yet. Where they cannot be read there are none.
+func taskNames(f runFlags, given []string) (names []string) {
+	s, err := openRun(f)
+	if err != nil {
+		return nil
+	}
+	all, err := tasksOf(s.ws)
+	if err != nil {
+		return nil
+	}
+	for _, t := range all {
+		if !slices.Contains(given, t.Task) {
+			names = append(names, t.Task)
+		}
+	}
+	return names
+}
+
 func tasksOf(w *workspace.Workspace) ([]listedTask, error) {
 	projects := map[string][]id.Project{}
 	for _, p := range w.Projects {

@@ -104,6 +104,9 @@ func (p *parts) open(ctx context.Context, a *app, s *session, f runFlags) (err e
 	if err := p.group.Wait(); err != nil {
 		return err
 	}
+	if a.alone != nil && s.cached.Address != "" {
+		p.early = append(p.early, "the shared cache is not used: "+a.alone.Error())
+	}
 	if p.remote, err = a.remote(s, s.cached); err != nil {
 		return err
 	}

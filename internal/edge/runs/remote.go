@@ -88,7 +88,7 @@ func (s *session) cacheSettings() workspace.CacheSettings {
 
 // remote opens the shared cache, where there is one.
 func (a *app) remote(s *session, c Shared) (r remote, err error) {
-	if c.Address == "" {
+	if c.Address == "" || a.connect == nil { // open says why there is no connect
 		return remote{}, nil
 	}
 	if c.Token == "" {

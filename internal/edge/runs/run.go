@@ -73,6 +73,9 @@ has no command of that name. The exit code is 1 when a task failed.`,
   brood run test --filter=api -- --watch=false
   brood build`,
 		Args: cobra.ArbitraryArgs,
+		ValidArgsFunction: func(_ *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return taskNames(f, given), cobra.ShellCompDirectiveNoFileComp
+		},
 	}
 	cmd.RunE = func(c *cobra.Command, args []string) error {
 		f.Tasks = args
@@ -232,26 +235,34 @@ func (a *app) runTasks(ctx context.Context, f runFlags) (err error) {
 		return a.listTasks(s.ws)
 	}
 	if a.connect == nil && (f.said() != "" || turbos() != "") {
-		return a.HandOver()
+		a.alone = a.HandOver()
 	}
+	err = a.runHere(ctx, f)
+	if errors.Is(err, errElsewhere) {
+		a.alone = a.HandOver()
+		err = a.runHere(ctx, f)
+	}
+	return err
+}
+
+// errElsewhere says that the workspace has a shared cache and that nothing was
+// begun: the whole program is to run.
+var errElsewhere = errors.New("the shared cache is for the whole program")
+
+// runHere is runTasks in this program.
+func (a *app) runHere(ctx context.Context, f runFlags) (err error) {
 	debug.SetGCPercent(shortLived)
 	p, err := a.begin(ctx, f)
 	if err != nil {
 		return a.noTask(f, err)
 	}
-	over := false
-	defer func() {
-		err = errors.Join(err, p.close(context.WithoutCancel(ctx)))
-		if over && err == nil {
-			err = a.HandOver()
-		}
-	}()
+	defer func() { err = errors.Join(err, p.close(context.WithoutCancel(ctx))) }()
 	s, err := openRun(f)
 	if err == nil {
 		s.cached, err = s.shared(f)
 	}
-	if over = err == nil && s.cached.Address != "" && a.connect == nil; over {
-		return nil
+	if err == nil && s.cached.Address != "" && a.connect == nil && a.alone == nil {
+		return errElsewhere
 	}
 	if err == nil {
 		err = s.build(ctx, f)

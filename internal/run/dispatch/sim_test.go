@@ -156,8 +156,12 @@ func again(p dispatch.Params, m *dispatch.Machine) (*dispatch.Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	if back, err := copied.Encode(); err != nil || !bytes.Equal(b, back) {
-		return nil, fmt.Errorf("the state\n%s\nwas read as\n%s (%v)", b, back, err)
+	back, err := copied.Encode()
+	if err != nil {
+		return nil, err
+	}
+	if !bytes.Equal(b, back) {
+		return nil, fmt.Errorf("the state\n%s\nwas read as\n%s", b, back)
 	}
 	return copied, nil
 }

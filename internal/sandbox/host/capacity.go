@@ -25,7 +25,7 @@ func (h *Host) Capacity(without id.Batch) roster.Machine {
 		Name: id.Local, Online: true, Cores: runtime.NumCPU(),
 		MemoryMiB: total, FreeMemoryMiB: free,
 		SandboxLimit: h.p.MaxSandboxes, StartLimit: cap(h.starting),
-		Drivers:      []string{h.p.Driver.Name()}, Runtimes: []string{string(h.p.Driver.Runtime())},
+		Drivers: []string{h.p.Driver.Name()}, Runtimes: []string{string(h.p.Driver.Runtime())},
 	}
 	for _, sb := range h.List() {
 		if without != "" && sb.Origin != nil && sb.Origin.Batch == without {
