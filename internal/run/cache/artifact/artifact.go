@@ -44,12 +44,15 @@ type Cache struct {
 }
 
 // tries is how often an upload or a question is tried; stall is how long an
-// exchange may stand still, first the same until the server has answered
-// anything: one that only accepts connections is not worth more.
+// exchange may take for the next pace of bytes, first the same until the server
+// has answered anything: one that only accepts connections is not worth more.
+// linger is how long what a server says beside its status is listened to.
 const (
-	tries = 3
-	stall = 10 * time.Second
-	first = 5 * time.Second
+	tries  = 3
+	stall  = 10 * time.Second
+	pace   = 10 << 10
+	first  = 5 * time.Second
+	linger = time.Second
 )
 
 // New prepares to use a server; it connects at the first use.
@@ -101,11 +104,11 @@ func (c *Cache) do(ctx context.Context, method string, key run.Key, body func() 
 	}
 }
 
-func (c *Cache) once(ctx context.Context, method string, key run.Key, body func() (io.Reader, int64, error), header http.Header) (resp *http.Response, again bool, err error) {
+func (c *Cache) once(ctx context.Context, method string, key run.Key, content func() (io.Reader, int64, error), header http.Header) (resp *http.Response, again bool, err error) {
 	var r io.Reader
 	size := int64(0)
-	if body != nil {
-		if r, size, err = body(); err != nil {
+	if content != nil {
+		if r, size, err = content(); err != nil {
 			return nil, false, err
 		}
 	}
@@ -139,12 +142,13 @@ func (c *Cache) once(ctx context.Context, method string, key run.Key, body func(
 		return nil, true, errs.New(errs.Unavailable, "%w", err)
 	}
 	c.answered.Store(true)
-	resp.Body = &watchedBody{watch: w, Reader: resp.Body, end: resp.Body.Close}
+	w.alive()
+	body := &watchedBody{watch: w, Reader: resp.Body, end: resp.Body.Close}
+	resp.Body = body
 	if resp.StatusCode < 300 {
 		return resp, false, nil
 	}
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, 300)) // it only says more about the status
-	_ = resp.Body.Close()
+	text := body.leave(300) // it only says more about the status
 	code, again := codeOf(resp.StatusCode)
 	return nil, again, errs.New(code, "it answered %s: %s", resp.Status, strings.TrimSpace(string(text)))
 }
@@ -173,6 +177,9 @@ func (c *Cache) Entry(ctx context.Context, key run.Key, local *store.Store) (*en
 	}
 	defer resp.Body.Close()
 	e, err := unpack(resp.Body, local)
+	if late := resp.Body.(*watchedBody).late(); err != nil && late != nil {
+		err = late // and not that it was cut short
+	}
 	if err != nil {
 		return nil, fmt.Errorf("artifact %s: %w", key.Short(), err)
 	}
@@ -213,8 +220,10 @@ func (c *Cache) Save(ctx context.Context, e *entry.Entry, local *store.Store) er
 	if err != nil {
 		return err
 	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<20)) // so that the connection is used again
-	return resp.Body.Close()
+	// The status says that it is stored. What follows is read so that the
+	// connection is used again.
+	resp.Body.(*watchedBody).leave(64 << 10)
+	return nil
 }
 
 // The names in an artifact: the entry comes first.

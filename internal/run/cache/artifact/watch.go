@@ -9,7 +9,7 @@ import (
 	"brood/internal/base/errs"
 )
 
-// watch ends an exchange that stands still.
+// watch ends an exchange that stands still, or all but.
 type watch struct {
 	ctx    context.Context //nolint:containedctx // it is the exchange's, and ends with it
 	cancel context.CancelCauseFunc
@@ -30,7 +30,7 @@ func (c *Cache) watch(ctx context.Context, size int64) *watch {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(limit, func() {
-		cancel(errs.New(errs.DeadlineExceeded, "it did not answer within %v", limit))
+		cancel(errs.New(errs.DeadlineExceeded, "it did not answer within %v, or too slowly", limit))
 	})
 	return &watch{ctx: ctx, cancel: cancel, timer: timer, limit: whole}
 }
@@ -42,20 +42,24 @@ func (w *watch) stop() {
 	w.cancel(nil)
 }
 
-// watchedBody is a body whose bytes show that the exchange goes on.
+// watchedBody is a body whose bytes show that the exchange goes on: a drop now
+// and then does not, or an answer could take hours.
 type watchedBody struct {
 	*watch
 	io.Reader
-	end func() error // nil: what is sent, which does not end the exchange
+	fresh int          // bytes since the exchange was last found alive
+	end   func() error // nil: what is sent, which does not end the exchange
 }
 
 func (b *watchedBody) Read(p []byte) (int, error) {
 	n, err := b.Reader.Read(p)
-	if n > 0 {
+	sent := b.end == nil && errors.Is(err, io.EOF) // the answer may take its time from here
+	if b.fresh += n; b.fresh >= pace || sent {
+		b.fresh = 0
 		b.alive()
 	}
-	if err != nil && !errors.Is(err, io.EOF) && b.ctx.Err() != nil {
-		err = context.Cause(b.ctx)
+	if late := b.late(); err != nil && !errors.Is(err, io.EOF) && late != nil {
+		err = late
 	}
 	return n, err
 }
@@ -67,4 +71,22 @@ func (b *watchedBody) Close() error {
 	}
 	b.stop()
 	return b.end()
+}
+
+// late says why the exchange was ended before its time; nil when it was not.
+func (b *watchedBody) late() error {
+	if b.ctx.Err() == nil {
+		return nil
+	}
+	return context.Cause(b.ctx)
+}
+
+// leave reads at most so many bytes of an answer that matters no more, for a
+// moment, and closes it.
+func (b *watchedBody) leave(most int64) []byte {
+	late := time.AfterFunc(linger, b.stop)
+	defer late.Stop()
+	text, _ := io.ReadAll(io.LimitReader(b, most)) // what came is all there is to say
+	_ = b.Close()
+	return text
 }
