@@ -56,8 +56,12 @@ type Task struct {
 // keptRuns is how many runs of a workspace are remembered.
 const keptRuns = 200
 
+// Tasks are like each other, so what repeats is near; a larger window would cost
+// its size in memory.
+const window = 256 << 10
+
 var (
-	packer, _   = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
+	packer, _   = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(window))
 	unpacker, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20))
 )
 
