@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"path"
 	"path/filepath"
@@ -181,4 +182,26 @@ func readBrood(root, dir string, isRoot bool) (*broodDoc, error) {
 		return nil, err
 	}
 	return parseBrood(shown, raw, isRoot)
+}
+
+// readAside reads the brood.yaml of a root whose tasks another file defines, as
+// one without projects leaves them. What it says of the runs holds all the same;
+// of the rest is told that it does not.
+func (w *Workspace) readAside() error {
+	d, err := readBrood(w.Root, ".", true)
+	if d == nil || err != nil {
+		return err
+	}
+	w.Settings.Brood = &d.settings
+	ofRuns := new(RunSettings).runKeys(d.file)
+	ruling := w.Kind
+	if ruling == Single {
+		ruling = Scripts
+	}
+	for _, field := range d.file.Root.Fields {
+		if _, holds := ofRuns[field.Key]; !holds && field.Key != "$schema" {
+			w.warn(fmt.Sprintf("%s: %s is not used: the tasks are those of %s, unless brood.yaml has projects", d.file.At(field.Line), field.Key, ruling))
+		}
+	}
+	return nil
 }

@@ -29,7 +29,7 @@ func Open(dir string) (*Workspace, error) {
 	w := &Workspace{Root: root, Kind: kind}
 	if kind == Brood {
 		err = w.openBrood(&top)
-	} else {
+	} else if err = w.readAside(); err == nil {
 		err = w.openPackages(&top)
 	}
 	if err != nil {
