@@ -11,9 +11,10 @@ import (
 // Changed returns the input of a task that is no longer as its key has it, ""
 // when all are: to be asked after the task ran and before its result is saved.
 // A file that came since counts too, and one that was written since began,
-// though it holds again what it held; a zero began asks for contents alone. The
-// outputs that git tracks are the exception: the task and those before it write
-// them. The environment cannot change.
+// though it holds again what it held; a zero began asks for contents alone. What
+// git tracks among the outputs may be written as it was: the task and those
+// before it write there. Another content counts there too, since no result holds
+// what git tracks, and a hit would not bring it. The environment cannot change.
 func (k *Keyer) Changed(ctx context.Context, t *run.Task, began time.Time) (string, error) {
 	in, err := k.inputsOf(ctx, t)
 	if err != nil {

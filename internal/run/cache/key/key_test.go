@@ -316,6 +316,8 @@ func TestInputsThatChangedAndChangedBack(t *testing.T) {
 	ask("back again", began, "a/src/x.ts")
 	ask("an attempt that began later", time.Now().Add(time.Minute), "")
 	ask("contents alone", time.Time{}, "")
+	put(t, b.root, "a/src/generated/g.ts", "formatted")
+	ask("a committed output with another content", time.Now().Add(time.Minute), "a/src/generated/g.ts")
 }
 
 func TestCommittedOutputsAreInputs(t *testing.T) {
