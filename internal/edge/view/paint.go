@@ -32,7 +32,7 @@ func (p paint) bold(s string) string  { return p.in("1", s) }
 // label is a task's name in front of its lines.
 func label(t id.Task) string {
 	project, name := t.Split()
-	return string(project) + ":" + name
+	return leading(clean(string(project)) + ":" + clean(name))
 }
 
 // took is a duration for people.

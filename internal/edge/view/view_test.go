@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"brood/internal/base/id"
 	"brood/internal/edge/view"
@@ -277,5 +278,54 @@ func TestWhatIsNotKeptIsTold(t *testing.T) {
 	live := tell(t, view.Options{Size: func() (int, int) { return 100, 10 }}, events[:6])
 	if !strings.Contains(live, "1 total · uploading 3 results…") {
 		t.Errorf("the terminal does not say it: %q", live)
+	}
+}
+
+// TestNamesStayText: a package's name and what others say can neither steer the
+// terminal nor make lines of their own, which a workflow's log would obey.
+func TestNamesStayText(t *testing.T) {
+	const evil = "\x1b]0;x\x07\r\n::warning::forged\u009b\u202e\xff ##[error]x"
+	name, first := id.Task("a"+evil+"#build"), id.Task("::warning::first#build")
+	info := func(t id.Task) orchestrator.TaskInfo {
+		project, short := t.Split()
+		return orchestrator.TaskInfo{Task: t, Project: project, Name: short}
+	}
+	events := []orchestrator.Event{
+		orchestrator.Began{Run: "r-1", Root: "/ws", Concurrency: 2, Tasks: []orchestrator.TaskInfo{info(name), info(first)}},
+		orchestrator.Keyed{Task: name, Key: key('a'), Cache: "miss", Unrestored: evil},
+		orchestrator.Started{Task: name, Attempt: 1, Key: key('a')},
+		orchestrator.Output{Task: name, Text: "its own\n"},
+		orchestrator.Warning{Task: name, Message: "odd" + evil},
+		orchestrator.Warning{Message: "odd" + evil},
+		orchestrator.Ended{Task: name, Status: run.Failed, Attempts: 1, Error: "no" + evil, Unsaved: "no" + evil},
+		orchestrator.Ended{Task: first, Status: run.Success, Attempts: 1, Unsaved: "no"},
+		orchestrator.Finished{
+			Run: "r-1", Status: run.Failed, Tasks: 2, Failed: 1, Success: 1, Failures: []id.Task{name},
+			CriticalPath: []orchestrator.Step{{Task: name}, {Task: first}}, Slowest: []orchestrator.Step{{Task: name}, {Task: first}},
+		},
+	}
+	for _, o := range []view.Options{
+		{}, {Grouped: true, GitHub: true}, {Size: func() (int, int) { return 200, 50 }},
+	} {
+		got := tell(t, o, events)
+		if o.Size != nil {
+			got = strings.NewReplacer("\x1b[J", "", "\x1b[1A", "", "\x1b[2A", "", "\x1b[3A", "", "\r", "").Replace(got)
+		}
+		if i := strings.IndexAny(got, "\x1b\x07\r\u009b\u202e"); i >= 0 || !utf8.ValidString(got) || strings.Contains(got, "##[") {
+			t.Errorf("at %d:\n%q", i, got)
+		}
+		for line := range strings.SplitSeq(got, "\n") {
+			if line = strings.TrimSpace(line); strings.HasPrefix(line, "::warning::f") {
+				t.Errorf("forged: %q", line)
+			}
+		}
+		if !strings.Contains(got, "its own\n") {
+			t.Errorf("no output:\n%s", got)
+		}
+	}
+	var b bytes.Buffer
+	r := &orchestrator.Report{Finished: events[len(events)-1].(orchestrator.Finished), Ended: []orchestrator.Ended{events[6].(orchestrator.Ended)}}
+	if err := view.WriteSummary(&b, r); err != nil || strings.ContainsAny(b.String(), "\x1b\x07\r") {
+		t.Errorf("%v\n%q", err, b.String())
 	}
 }
