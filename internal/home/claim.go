@@ -14,7 +14,10 @@ import (
 // lies where in it.
 const marker = "home.json"
 
-var homes = Schema{Kind: "home", Format: 1}
+var homes = Schema{
+	Kind: "home", Format: 1,
+	Repair: `if the folder is a home of brood's, write {"format":1} into that file, else set BROOD_HOME to another folder`,
+}
 
 // beforehand are the files that people put into a home before brood has one.
 var beforehand = map[string]bool{"config.yaml": true}

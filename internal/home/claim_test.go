@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"brood/internal/base/errs"
@@ -84,5 +85,29 @@ func TestAFileIsNoHome(t *testing.T) {
 	}
 	if _, err := home.Open(path); !errs.Is(err, errs.FailedPrecondition) {
 		t.Errorf("err = %v", err)
+	}
+}
+
+// TestADamagedMarkerSaysWhatToDo, and what it says helps.
+func TestADamagedMarkerSaysWhatToDo(t *testing.T) {
+	for _, text := range []string{"", "rubbish", `{"format":0}`} {
+		dir := t.TempDir()
+		if err := home.Claim(dir); err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(dir, "home.json")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		err := home.Claim(dir)
+		if !errs.Is(err, errs.DataLoss) || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), `write {"format":1}`) || !strings.Contains(err.Error(), "BROOD_HOME") {
+			t.Errorf("%q: %v", text, err)
+		}
+		if err := os.WriteFile(file, []byte(`{"format":1}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := home.Claim(dir); err != nil {
+			t.Errorf("repaired as it says: %v", err)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -21,6 +22,9 @@ const maxRecord = 64 << 20
 type Schema struct {
 	Kind   string // the noun for messages
 	Format int    // the format this brood writes, 1 or more
+	// Repair says in messages what to do about a damaged one; "" where only
+	// whoever reads it knows.
+	Repair string
 	// Migrate[n] turns a record of format n into one of format n+1.
 	Migrate map[int]func(map[string]any) error
 }
@@ -98,7 +102,7 @@ func (s Schema) Read(path string, v any) error {
 		return errs.New(errs.NotFound, "%s record: %w", s.Kind, err)
 	}
 	if err == nil && st.Size() > maxRecord {
-		return errs.New(errs.DataLoss, "%s record %s: %d bytes is no record", s.Kind, path, st.Size())
+		return s.damaged(path, fmt.Errorf("%d bytes is no record", st.Size()))
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -113,7 +117,7 @@ func (s Schema) Decode(where string, b []byte, v any) error {
 		Format int `json:"format"`
 	}
 	if err := json.Unmarshal(b, &head); err != nil || head.Format < 1 {
-		return errs.New(errs.DataLoss, "%s record %s is damaged: no format number", s.Kind, where)
+		return s.damaged(where, errors.New("no format number"))
 	}
 	if head.Format > s.Format {
 		return errs.New(errs.Unsupported, "%s record %s has format %d and this brood knows up to %d: a newer brood wrote it, use that one",
@@ -126,9 +130,16 @@ func (s Schema) Decode(where string, b []byte, v any) error {
 		}
 	}
 	if err := json.Unmarshal(b, v); err != nil {
-		return errs.New(errs.DataLoss, "%s record %s is damaged: %w", s.Kind, where, err)
+		return s.damaged(where, err)
 	}
 	return nil
+}
+
+func (s Schema) damaged(where string, why error) error {
+	if s.Repair != "" {
+		why = fmt.Errorf("%w: %s", why, s.Repair)
+	}
+	return errs.New(errs.DataLoss, "%s record %s is damaged: %w", s.Kind, where, why)
 }
 
 func (s Schema) migrate(where string, b []byte, from int) ([]byte, error) {
