@@ -26,9 +26,8 @@ import (
 
 // Config says which server is used.
 type Config struct {
-	// API is the server's address (TURBO_API), Token what proves who we are
-	// (TURBO_TOKEN), Team a slug (TURBO_TEAM) and TeamID an id (TURBO_TEAMID);
-	// one of the two is enough, or none.
+	// API is the server's address, Token what proves who we are, Team a slug
+	// and TeamID an id; one of the two is enough, or none.
 	API, Token, Team, TeamID string
 	// Agent is sent as User-Agent.
 	Agent string
@@ -59,10 +58,10 @@ const (
 func New(cfg Config) (*Cache, error) {
 	u, err := url.Parse(cfg.API)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, errs.New(errs.InvalidArgument, "the cache's address %q is no http(s) URL: set TURBO_API to one", cfg.API)
+		return nil, errs.New(errs.InvalidArgument, "the cache's address %q is no http(s) URL: name one that is", cfg.API)
 	}
 	if cfg.Token == "" {
-		return nil, errs.New(errs.Unauthenticated, "the cache %s needs a token: set TURBO_TOKEN", u.Host)
+		return nil, errs.New(errs.Unauthenticated, "the cache %s needs a token: set BROOD_CACHE_TOKEN (TURBO_TOKEN is for the cache that TURBO_API names)", u.Host)
 	}
 	t := &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true}
 	return &Cache{cfg: cfg, base: u, client: &http.Client{Transport: t}}, nil
