@@ -21,5 +21,8 @@ func ParseDiscovery(b []byte) (Discovery, error) {
 	if err := json.Unmarshal(b, &d); err != nil {
 		return Discovery{}, errs.New(errs.DataLoss, "daemon.json cannot be read (%w): start the daemon again", err)
 	}
+	if d.SocketPath == "" && d.LoopbackURL == "" {
+		return Discovery{}, errs.New(errs.DataLoss, "daemon.json names neither a socket nor an address: start the daemon again")
+	}
 	return d, nil
 }

@@ -3,48 +3,16 @@ package daemon
 import (
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/json"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 
 	"connectrpc.com/connect"
-	"github.com/google/renameio/v2"
 
 	"brood/internal/base/errs"
 	"brood/internal/wire"
 )
-
-// writeDiscovery tells clients how to reach the daemon. The file holds the
-// token: nobody else may read it.
-func writeDiscovery(path string, d wire.Discovery) error {
-	b, err := json.Marshal(d)
-	if err != nil {
-		return err
-	}
-	return renameio.WriteFile(path, append(b, '\n'), 0o600)
-}
-
-// socketListener refuses connections of other users, by the kernel's word. The
-// file's mode does so already; this holds when somebody changes it.
-type socketListener struct{ net.Listener }
-
-// Accept returns the next connection of a user who may connect.
-func (l socketListener) Accept() (net.Conn, error) {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		uid, err := peerUID(c)
-		if err == nil && (uid == os.Geteuid() || uid == 0) {
-			return c, nil
-		}
-		_ = c.Close()
-	}
-}
 
 // guard lets a call over TCP pass when it names a loopback host and carries
 // the token; the rest of a page's rules is the browser's, told by CORS for

@@ -1,46 +1,123 @@
 package daemon
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
 
+	"github.com/google/renameio/v2"
+
 	"brood/internal/base/errs"
+	"brood/internal/home"
 )
 
-// homePeriod is how often the daemon looks whether its home is still there.
+// homePeriod is how often the daemon looks whether its home is still there,
+// and in it what leads to the daemon.
 const homePeriod = 2 * time.Second
 
-// own remembers the lock file that this daemon holds.
+// What can happen to a home under its daemon.
+const (
+	deleted = iota + 1
+	moved
+)
+
+// lockName is the file of the daemon's lock in its home.
+const lockName = "daemon.lock"
+
+// own remembers the lock file that this daemon holds, and opens its home.
 func (d *Daemon) own() (err error) {
-	d.lockFile, err = os.Stat(d.lockPath())
-	return err
+	d.sign(home.Starting)
+	if d.folder, err = os.OpenRoot(d.home.Dir()); err != nil {
+		return err
+	}
+	if d.lockFile, err = d.folder.Stat(lockName); err != nil {
+		return errors.Join(err, d.folder.Close())
+	}
+	return nil
 }
 
-func (d *Daemon) lockPath() string { return filepath.Join(d.home.Dir(), "daemon.lock") }
+// sign says in the lock how far this daemon is. It is for messages alone.
+func (d *Daemon) sign(state string) {
+	if err := d.lock.Sign(state); err != nil {
+		d.log.Warn("the lock is not signed", "error", err)
+	}
+}
 
-// watchHome ends the daemon when its home was deleted, or replaced by another:
-// nobody can reach it any more, and what it started would run on unseen.
-func (d *Daemon) watchHome(ctx context.Context) error {
+// watchHome ends the daemon when its home was deleted, moved or replaced by
+// another: nobody can reach it any more. In one that is there it puts back what
+// leads to the daemon.
+func (d *Daemon) watchHome(ctx context.Context, s *socket) error {
 	tick := time.NewTicker(homePeriod)
 	defer tick.Stop()
+	complaint := ""
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
-		st, err := os.Stat(d.lockPath())
-		if !errors.Is(err, fs.ErrNotExist) && (err != nil || os.SameFile(st, d.lockFile)) {
-			continue
+		if err := d.away(); err != nil {
+			d.stop()
+			return err
 		}
-		d.lost.Store(true)
-		d.stop()
+		switch err := d.renew(s); {
+		case err == nil:
+			complaint = ""
+		case err.Error() != complaint:
+			complaint = err.Error()
+			d.log.Error("nobody can reach this daemon", "error", err)
+		}
+	}
+}
+
+// away is an error when the home is no longer where it was. One that was moved
+// has all of its files: its sandboxes run on, since the next daemon finds them.
+// What a deleted one started would run on unseen.
+func (d *Daemon) away() error {
+	st, err := os.Stat(filepath.Join(d.home.Dir(), lockName))
+	if !errors.Is(err, fs.ErrNotExist) && (err != nil || os.SameFile(st, d.lockFile)) {
+		return nil
+	}
+	if st, err := d.folder.Stat(lockName); err != nil || !os.SameFile(st, d.lockFile) {
+		d.gone.Store(deleted)
 		return errs.New(errs.FailedPrecondition, "the folder %s was deleted while its daemon ran: the daemon ends, and the sandboxes with it", d.home.Dir())
 	}
+	d.gone.Store(moved)
+	return errs.New(errs.FailedPrecondition, "the folder %s was moved while its daemon ran: the daemon ends, and the sandboxes run on. "+
+		"Move it back, or set BROOD_HOME to where it is now: the next command there starts a daemon that takes them over", d.home.Dir())
+}
+
+// renew makes the socket and the discovery file anew when they are not this
+// daemon's.
+func (d *Daemon) renew(s *socket) error {
+	socket, err := s.renew()
+	if err != nil {
+		return err
+	}
+	discovery, err := d.discover()
+	if err == nil && (socket || discovery) {
+		d.log.Warn("what leads to this daemon was lost or replaced and is made anew", "socket", socket, "discovery", discovery)
+	}
+	return err
+}
+
+// discover tells clients how to reach the daemon, unless the file does so
+// already. It holds the token: nobody else may read it.
+func (d *Daemon) discover() (written bool, err error) {
+	b, err := json.Marshal(d.info)
+	if err != nil {
+		return false, err
+	}
+	b = append(b, '\n')
+	if now, err := os.ReadFile(d.home.Discovery()); err == nil && bytes.Equal(now, b) {
+		return false, nil
+	}
+	return true, renameio.WriteFile(d.home.Discovery(), b, 0o600)
 }
 
 // ender is a driver that can end what it runs without its files.
@@ -48,25 +125,25 @@ type ender interface {
 	End(ctx context.Context) error
 }
 
-// release lets go of the driver: sandboxes run on unless their home is lost.
+// release lets go of the driver: sandboxes run on unless their home is
+// deleted.
 func (d *Daemon) release(ctx context.Context) error {
-	if !d.lost.Load() {
-		return d.driver.Close(ctx)
-	}
-	// Close would speak to whoever has the same folder now.
-	if e, ok := d.driver.(ender); ok {
-		return e.End(ctx)
-	}
-	return nil
-}
-
-// remove removes a file of the daemon's from its home; another's home has
-// another's.
-func (d *Daemon) remove(path string) error {
-	if d.lost.Load() {
+	switch d.gone.Load() {
+	case moved:
+		return nil // Close would speak to whoever has the same folder now
+	case deleted:
+		if e, ok := d.driver.(ender); ok {
+			return e.End(ctx)
+		}
 		return nil
 	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	return d.driver.Close(ctx)
+}
+
+// remove removes a file of the daemon's from its home, also when that was
+// moved; another's home has another's.
+func (d *Daemon) remove(path string) error {
+	if err := d.folder.Remove(filepath.Base(path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil

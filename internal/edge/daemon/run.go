@@ -65,8 +65,10 @@ type Daemon struct {
 	puts    *puts
 	creates *creates
 
+	lock     *home.Lock
 	lockFile os.FileInfo // of the lock that this daemon holds
-	lost     atomic.Bool // its home is gone: see watchHome
+	folder   *os.Root    // the home, wherever it is by now
+	gone     atomic.Int32
 }
 
 // Run serves until ctx ends or somebody asks for Shutdown. AlreadyExists when
@@ -83,7 +85,7 @@ func Run(ctx context.Context, p Params) (err error) {
 	defer func() { err = errors.Join(err, lock.Unlock()) }()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	d := &Daemon{p: p, home: h, started: time.Now(), stop: stop, streams: ctx, puts: newPuts(), creates: newCreates()}
+	d := &Daemon{p: p, home: h, lock: lock, started: time.Now(), stop: stop, streams: ctx, puts: newPuts(), creates: newCreates()}
 	d.program, d.build = executable(), buildID(p.Version)
 	if d.log, err = logger(p); err != nil {
 		return err
@@ -91,6 +93,7 @@ func Run(ctx context.Context, p Params) (err error) {
 	if err := d.own(); err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, d.folder.Close()) }()
 	if err := d.open(ctx); err != nil {
 		return err
 	}
@@ -189,9 +192,9 @@ func (d *Daemon) close() error {
 
 // serve answers on both listeners until ctx ends.
 func (d *Daemon) serve(ctx context.Context) (err error) {
-	socket, err := home.ListenSocket(d.home.Socket())
+	socket, err := listenSocket(d.home.Socket())
 	if err != nil {
-		return errs.New(errs.FailedPrecondition, "listen on %s: %w", d.home.Socket(), err)
+		return err
 	}
 	defer func() { err = errors.Join(err, d.remove(d.home.Socket())) }()
 	d.info = wire.Discovery{PID: os.Getpid(), SocketPath: d.home.Socket(), Version: d.p.Version}
@@ -203,18 +206,19 @@ func (d *Daemon) serve(ctx context.Context) (err error) {
 		d.info.Token = id.Random(32)
 		d.info.LoopbackURL = "http://" + loopback.Addr().String()
 	}
-	if err := writeDiscovery(d.home.Discovery(), d.info); err != nil {
+	if _, err := d.discover(); err != nil {
 		return errors.Join(err, socket.Close())
 	}
 	defer func() { err = errors.Join(err, d.remove(d.home.Discovery())) }()
 
 	mux := d.mux()
 	g := life.NewGroup(ctx)
-	g.Go("home", d.watchHome)
-	d.listen(g, "socket", socketListener{socket}, mux)
+	g.Go("home", func(ctx context.Context) error { return d.watchHome(ctx, socket) })
+	d.listen(g, "socket", socket, mux)
 	if loopback != nil {
 		d.listen(g, "loopback", loopback, d.guard(mux))
 	}
+	d.sign(home.Ready)
 	d.log.Info("ready", "socket", d.info.SocketPath, "loopback", d.info.LoopbackURL, "version", d.p.Version)
 	if d.p.Ready != nil {
 		d.p.Ready(d.info)

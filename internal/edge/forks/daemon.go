@@ -151,11 +151,8 @@ func newDaemonStop(a *app) *cobra.Command {
 // stop ends the daemon and waits until its lock is free: nothing else says
 // surely that it is gone. It returns the daemon's pid, 0 when none ran.
 func (a *app) stop(ctx context.Context) (uint32, error) {
-	c, err := a.reach(ctx)
-	if absent(err) {
-		return 0, nil
-	}
-	if err != nil {
+	c, err := a.reachHolder(ctx)
+	if err != nil || c == nil {
 		return 0, err
 	}
 	defer c.Close()
@@ -171,14 +168,16 @@ func (a *app) stop(ctx context.Context) (uint32, error) {
 	return c.Info().GetPid(), awaitUnlocked(ctx, h, c.Info())
 }
 
+// awaitUnlocked waits until a daemon's lock is free, or another's: somebody who
+// waits for a daemon may have started the next one at once.
 func awaitUnlocked(ctx context.Context, h *home.Home, d *daemonv1.GetInfoResponse) error {
 	for {
-		lock, err := h.TryLock("daemon")
-		if err == nil {
-			return lock.Unlock()
-		}
-		if !errs.Is(err, errs.AlreadyExists) {
+		held, err := h.Held("daemon")
+		if err != nil || !held {
 			return err
+		}
+		if pid, _ := h.Signature("daemon"); pid != 0 && pid != int(d.GetPid()) {
+			return nil
 		}
 		if err := pause(ctx, startPause); err != nil {
 			return errs.New(errs.CodeOf(err), "the daemon (pid %d) was told to stop and still runs: see %s (%w)", d.GetPid(), logFile(h), err)
@@ -215,7 +214,10 @@ func newDaemonStatus(a *app) *cobra.Command {
 		Example: "  brood daemon status\n  brood daemon status --json",
 		Args:    cli.Takes(0, 0),
 		RunE: cli.Interruptible(func(ctx context.Context, _ []string) error {
-			c, err := a.reach(ctx)
+			c, err := a.reachHolder(ctx)
+			if err == nil && c == nil {
+				c, err = a.reach(ctx) // which says where none answers
+			}
 			if err != nil {
 				return err
 			}

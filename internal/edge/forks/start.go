@@ -26,6 +26,13 @@ const (
 	// exitTaken is the status of a daemon in the background that found
 	// another in its home (EX_TEMPFAIL of sysexits).
 	exitTaken = 75
+	// heldNotice is after how long of no answer a caller is told that another
+	// daemon has the home; one that was reachable puts lost files back before.
+	heldNotice = 3 * time.Second
+	// heldLimit is how long one that was ready may not answer.
+	heldLimit = 10 * time.Second
+	// heldPause is how long to wait before the next look at its lock.
+	heldPause = 200 * time.Millisecond
 	// maxLog is the size at which the daemon's log is put aside for a new one.
 	maxLog = 16 << 20
 	// tailLines is how much of the log an error shows.
@@ -44,19 +51,27 @@ func (a *app) start(ctx context.Context) (*client.Client, error) {
 	}
 	limited, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
+	c, err := a.startLimited(limited, h)
+	if limited.Err() != nil && ctx.Err() == nil && errs.Is(err, errs.DeadlineExceeded) {
+		err = unanswered(h, startLimit)
+	}
+	return c, err
+}
+
+func (a *app) startLimited(ctx context.Context, h *home.Home) (*client.Client, error) {
 	for {
 		lock, err := h.TryLock("start")
 		if err == nil {
-			c, err := a.startLocked(limited, h)
+			c, err := a.startLocked(ctx, h)
 			return c, errors.Join(err, lock.Unlock())
 		}
 		if !errs.Is(err, errs.AlreadyExists) {
 			return nil, err
 		}
-		if c, err := a.reach(limited); !absent(err) {
+		if c, err := a.reach(ctx); !absent(err) {
 			return c, err
 		}
-		if err := a.await(limited, h); err != nil {
+		if err := pause(ctx, startPause); err != nil {
 			return nil, err
 		}
 	}
@@ -65,6 +80,7 @@ func (a *app) start(ctx context.Context) (*client.Client, error) {
 // startLocked is start for the one that holds the lock.
 func (a *app) startLocked(ctx context.Context, h *home.Home) (*client.Client, error) {
 	var child *background
+	taken := holder{app: a, home: h}
 	for {
 		if c, err := a.reach(ctx); !absent(err) {
 			if err == nil && child != nil {
@@ -75,29 +91,49 @@ func (a *app) startLocked(ctx context.Context, h *home.Home) (*client.Client, er
 		if child == nil {
 			var err error
 			if child, err = a.launch(h); err != nil {
-				return nil, errs.New(errs.Unavailable, "start a daemon: %w", err)
+				return nil, unstarted(err)
 			}
 		}
 		ended, status := child.ended()
 		switch {
 		case ended && status == exitTaken: // another one that does not answer yet, or is about to end
 			child = nil
+			if err := taken.wait(ctx); err != nil {
+				return nil, err
+			}
 		case ended:
-			return nil, errs.New(errs.Unavailable, "the daemon ended with status %d before it answered: %s", status, tail(logFile(h), child.from))
+			return nil, errs.New(codeOf(status), "the daemon ended with status %d before it answered: %s", status, tail(logFile(h), child.from))
 		}
-		if err := a.await(ctx, h); err != nil {
+		if err := pause(ctx, startPause); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// await waits a moment.
-func (a *app) await(ctx context.Context, h *home.Home) error {
-	err := pause(ctx, startPause)
-	if errors.Is(err, context.DeadlineExceeded) {
-		return errs.New(errs.Unavailable, "the daemon does not answer after %s: %s", startLimit, tail(logFile(h), 0))
+// unstarted is the error of a daemon's program that could not be started; a
+// full disk keeps its own code.
+func unstarted(err error) error {
+	if errs.DiskFull(err) {
+		return errs.New(errs.InsufficientDisk, "start a daemon: %w", err)
 	}
-	return err
+	return errs.New(errs.Unavailable, "start a daemon: %w", err)
+}
+
+// codeOf is the code that a daemon ended with: what it said in its log, this
+// command says again with the same exit code. Any other end leaves nobody who
+// answers.
+func codeOf(status int) errs.Code {
+	switch status {
+	case errs.ExitBadArgument:
+		return errs.InvalidArgument
+	case errs.ExitUnsupported:
+		return errs.Unsupported
+	case errs.ExitNotAllowed:
+		return errs.PermissionDenied
+	case errs.ExitNoDisk:
+		return errs.InsufficientDisk
+	}
+	return errs.Unavailable
 }
 
 // pause waits for d or the end of ctx.
