@@ -147,7 +147,8 @@ func (c *Cache) once(ctx context.Context, method string, key run.Key, content fu
 	if resp.StatusCode < 300 {
 		return resp, false, nil
 	}
-	text := body.leave(300) // it only says more about the status
+	text := body.rest(300) // it only says more about the status
+	_ = body.Close()
 	code, again := codeOf(resp.StatusCode)
 	return nil, again, errs.New(code, "it answered %s: %s", resp.Status, strings.TrimSpace(string(text)))
 }
@@ -221,7 +222,8 @@ func (c *Cache) Save(ctx context.Context, e *entry.Entry, local *store.Store) er
 	}
 	// The status says that it is stored. What follows is read so that the
 	// connection is used again.
-	resp.Body.(*watchedBody).leave(64 << 10)
+	resp.Body.(*watchedBody).rest(64 << 10)
+	_ = resp.Body.Close()
 	return nil
 }
 

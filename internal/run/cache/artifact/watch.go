@@ -81,12 +81,11 @@ func (b *watchedBody) late() error {
 	return context.Cause(b.ctx)
 }
 
-// leave reads at most so many bytes of an answer that matters no more, for a
-// moment, and closes it.
-func (b *watchedBody) leave(most int64) []byte {
+// rest reads at most so many bytes of an answer that hardly matters any more,
+// for a moment.
+func (b *watchedBody) rest(most int64) []byte {
 	late := time.AfterFunc(linger, b.stop)
 	defer late.Stop()
 	text, _ := io.ReadAll(io.LimitReader(b, most)) // what came is all there is to say
-	_ = b.Close()
 	return text
 }

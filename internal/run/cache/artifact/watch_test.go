@@ -11,7 +11,6 @@ import (
 
 	"brood/internal/base/digest"
 	"brood/internal/base/errs"
-	"brood/internal/run"
 	"brood/internal/run/cache/entry"
 	"brood/internal/run/cache/store"
 )
@@ -57,7 +56,7 @@ func TestAnswersThatDripAreNotWaitedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &entry.Entry{Key: run.Key(digest.Of([]byte("k"))), Log: entry.Content{Digest: digest.Of(nil), Inline: []byte{}}}
+	e := &entry.Entry{Key: digest.Of([]byte("k")), Log: entry.Content{Digest: digest.Of(nil), Inline: []byte{}}}
 	save := func(ctx context.Context, c *Cache) error { return c.Save(ctx, e, local) }
 	look := func(ctx context.Context, c *Cache) error {
 		_, err := c.Entry(ctx, e.Key, local)
