@@ -49,7 +49,39 @@ func Load(home string, environ []string) (Settings, error) {
 	if err := Parse(b, &s); err != nil {
 		return s, errs.New(errs.InvalidArgument, "settings in %s: %w", path, err)
 	}
-	return s, fromEnvironment(&s, environ)
+	if err := fromEnvironment(&s, environ); err != nil {
+		return s, err
+	}
+	return s, s.check(path, b, environ)
+}
+
+// check refuses numbers that mean nothing. That a zero was said, and is no
+// default, only the text knows.
+func (s *Settings) check(path string, text []byte, environ []string) error {
+	var said map[string]any
+	if err := yaml.Unmarshal(text, &said); err != nil {
+		return errs.New(errs.InvalidArgument, "settings in %s: %w", path, err)
+	}
+	for _, n := range []struct {
+		key   string
+		value int
+		least int // of those that can be said
+		unit  string
+	}{
+		{"max_starting", s.MaxStarting, 1, "a number"},
+		{"max_sandboxes", s.MaxSandboxes, 0, "a number"}, // 0: no limit
+		{"identity_timeout", s.IdentityTimeout, 1, "a number of seconds"},
+	} {
+		where := path + ": " + n.key
+		given := said[n.key] != nil
+		if _, ok := lookup(environ, "BROOD_"+strings.ToUpper(n.key)); ok {
+			where, given = "BROOD_"+strings.ToUpper(n.key), true
+		}
+		if given && n.value < n.least {
+			return errs.New(errs.InvalidArgument, "%s is %d: write %s from %d, or leave it out for the default", where, n.value, n.unit, n.least)
+		}
+	}
+	return nil
 }
 
 // Parse reads the text of a settings file into s.

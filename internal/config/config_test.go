@@ -40,6 +40,26 @@ func TestBadSettingsSayWhere(t *testing.T) {
 	}
 }
 
+func TestNumbersThatMeanNothingAreRefused(t *testing.T) {
+	for key, values := range map[string][]string{"max_starting": {"-1", "0"}, "max_sandboxes": {"-1"}, "identity_timeout": {"-1", "0"}} {
+		for _, value := range values {
+			dir, name := t.TempDir(), "BROOD_"+strings.ToUpper(key)
+			if _, err := config.Load(dir, []string{name + "=" + value}); errs.CodeOf(err) != errs.InvalidArgument || !strings.Contains(err.Error(), name) {
+				t.Errorf("%s=%s: %v", name, value, err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, "config.yaml"), []byte(key+": "+value+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := config.Load(dir, nil); errs.CodeOf(err) != errs.InvalidArgument || !strings.Contains(err.Error(), "config.yaml: "+key) {
+				t.Errorf("%s: %s: %v", key, value, err)
+			}
+			if s, err := config.Load(dir, []string{name + "=3"}); err != nil {
+				t.Errorf("the environment comes last: %+v %v", s, err)
+			}
+		}
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("listen: x\ncors: [a]\n"))
 	f.Add([]byte("{{{"))

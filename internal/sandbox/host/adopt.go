@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+	"slices"
+	"strings"
 
 	"brood/internal/base/errs"
 	"brood/internal/base/id"
@@ -59,25 +60,60 @@ func (h *Host) readRecords() ([]*entry, error) {
 	var all []*entry
 	for _, f := range folders {
 		sb := id.Sandbox(f.Name())
-		dir := filepath.Join(h.p.Home.Sandboxes(), f.Name())
 		var rec record
 		err := schema.Read(h.files(sb).record(), &rec)
+		if err == nil && rec.ID != sb {
+			err = errs.New(errs.DataLoss, "its record is that of sandbox %s", rec.ID)
+		}
 		switch {
 		case errs.Is(err, errs.Unsupported):
 			h.p.Log.Warn("a sandbox is left alone", "error", err)
 			h.foreign[sb] = true
-		case err != nil || rec.ID != sb || h.names[rec.Name] != nil:
+		case err != nil:
 			h.p.Log.Warn("a sandbox without a usable record is removed", "sandbox", sb, "error", err)
-			if err := errors.Join(h.p.Driver.Destroy(context.Background(), sb), os.RemoveAll(dir)); err != nil {
+			if err := errors.Join(h.p.Driver.Destroy(context.Background(), sb), os.RemoveAll(h.files(sb).dir)); err != nil {
 				return nil, err
 			}
 		default:
-			e := newEntry(rec)
-			h.names[rec.Name] = e
-			all = append(all, e)
+			all = append(all, newEntry(rec))
 		}
 	}
+	h.takeNames(all)
 	return all, nil
+}
+
+// takeNames gives every sandbox its name. Of two with one name, which only a
+// record changed by hand brings about, the older has it, and the younger gets
+// one like it.
+func (h *Host) takeNames(all []*entry) {
+	slices.SortStableFunc(all, func(a, b *entry) int { return a.rec.CreatedAt.Compare(b.rec.CreatedAt) })
+	var second []*entry
+	for _, e := range all {
+		if h.names[e.rec.Name] != nil {
+			second = append(second, e)
+			continue
+		}
+		h.names[e.rec.Name] = e
+	}
+	for _, e := range second {
+		was, name := e.rec.Name, h.freeName(e.rec.Name)
+		h.p.Log.Warn("two sandboxes have one name: the younger gets another", "sandbox", e.rec.ID, "was", was, "name", name, "older", h.names[was].rec.ID)
+		e.change(func(sb *Sandbox) { sb.Name = name })
+		h.names[name] = e
+		h.logged(h.save(e)) // else the next daemon does the same
+	}
+}
+
+// freeName is a name like one that is taken.
+func (h *Host) freeName(taken id.Name) id.Name {
+	for n := 2; ; n++ {
+		suffix := fmt.Sprintf("-%d", n)
+		base := string(taken)
+		base = strings.TrimRight(base[:min(len(base), id.MaxName-len(suffix))], "-")
+		if name := id.Name(base + suffix); h.names[name] == nil {
+			return name
+		}
+	}
 }
 
 func (h *Host) adoptOne(ctx context.Context, e *entry, runs bool) error {

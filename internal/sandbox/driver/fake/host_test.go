@@ -1,6 +1,7 @@
 package fake_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -108,5 +109,36 @@ func TestTheLimitOfSandboxesIsTold(t *testing.T) {
 	_, err = o.Create(t.Context(), host.CreateParams{Name: "two", Image: root})
 	if !errs.Is(err, errs.ResourceExhausted) || !strings.Contains(err.Error(), "limit of sandboxes on this machine, 1, is reached") {
 		t.Errorf("%v", err)
+	}
+}
+
+// Two records with one name: nothing is ended, and the younger has a name like
+// the old one from then on.
+func TestOfTwoWithOneNameTheYoungerIsRenamed(t *testing.T) {
+	w := newWorld(t)
+	h, err := home.Open(t.TempDir())
+	check(t, err)
+	root := t.TempDir()
+	check(t, os.WriteFile(filepath.Join(root, "file"), []byte("x"), 0o600))
+	o := openHost(t, h, w.Driver())
+	ids := map[id.Name]id.Sandbox{}
+	for _, name := range []id.Name{"one", "one-2", "other"} {
+		sb, err := o.Create(t.Context(), host.CreateParams{Name: string(name), Image: root, Command: guest.Command{Argv: []string{"counter"}}})
+		check(t, err)
+		ids[name] = sb.ID
+	}
+	check(t, o.Close())
+	path := filepath.Join(h.Sandboxes(), string(ids["other"]), "sandbox.json")
+	b, err := os.ReadFile(path)
+	check(t, err)
+	check(t, os.WriteFile(path, bytes.Replace(b, []byte(`"name":"other"`), []byte(`"name":"one"`), 1), 0o600))
+	for range 2 {
+		o = openHost(t, h, w.Driver())
+		for name, want := range map[id.Name]id.Sandbox{"one": ids["one"], "one-2": ids["one-2"], "one-3": ids["other"]} {
+			if sb, err := o.Get(name); err != nil || sb.ID != want || sb.State != sandbox.Running {
+				t.Errorf("%s: %s %s %v", name, sb.ID, sb.State, err)
+			}
+		}
+		check(t, o.Close())
 	}
 }
