@@ -36,6 +36,14 @@ type patience struct {
 	wait  time.Duration
 }
 
+// spent is for how long it has been tried.
+func (p *patience) spent() time.Duration {
+	if p.began.IsZero() {
+		return 0
+	}
+	return time.Since(p.began)
+}
+
 // pause waits before the next attempt. It returns an error when ctx ends or
 // patience does; err is what the last attempt failed with.
 func (p *patience) pause(ctx context.Context, err error) error {

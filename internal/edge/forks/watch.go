@@ -48,6 +48,7 @@ func (a *app) display(id string, p watchParams) display {
 func (a *app) watch(ctx context.Context, c *client.Client, b *client.Batch, p watchParams) error {
 	show := a.display(b.ID(), p)
 	tally := &tally{}
+	b.WhenGone(a.restart)
 	err := a.follow(ctx, c, b, follower{show: show, tally: tally, job: p.job})
 	if endErr := show.end(); err == nil {
 		err = endErr
@@ -55,10 +56,24 @@ func (a *app) watch(ctx context.Context, c *client.Client, b *client.Batch, p wa
 	if errs.Is(err, errs.Canceled) && !tally.done {
 		a.Say("batch %s goes on: see it with \"brood batch attach %[1]s\", stop it with \"brood batch cancel %[1]s\"", b.ID())
 	}
-	if err != nil {
+	switch {
+	case err != nil && !tally.done && !errs.Is(err, errs.Canceled):
+		err = errs.New(errs.CodeOf(err), "batch %s is no longer watched, see it with \"brood batch attach %[1]s\": %w", b.ID(), err)
+		return errs.With(err, "batch", b.ID())
+	case err != nil:
 		return err
 	}
 	return tally.verdict()
+}
+
+// restart starts a daemon where the last one ended while it was watched.
+func (a *app) restart(ctx context.Context) error {
+	c, err := a.dial(ctx)
+	if err != nil {
+		return err
+	}
+	c.Close()
+	return nil
 }
 
 type follower struct {
