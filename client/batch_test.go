@@ -178,6 +178,33 @@ func TestDaemonStartsAnewInTheMiddle(t *testing.T) {
 	}
 }
 
+// A watcher that can start a daemon does so when none is there, and loses
+// nothing.
+func TestDaemonIsStartedInTheMiddle(t *testing.T) {
+	s := serve(t)
+	s.batches.held = 3
+	c := s.dial(t)
+	b, err := c.ForkMany(t.Context(), "base", 6, &client.ForkManyOptions{NamePrefix: "w"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e, err := b.Next(t.Context()); err != nil || e.Placement == nil {
+		t.Fatal(e, err)
+	}
+	s.stop()
+	close(s.batches.free)
+	started := 0
+	b.WhenGone(func(context.Context) error {
+		started++
+		s.start()
+		return nil
+	})
+	r, err := b.Collect(t.Context())
+	if err != nil || len(r.Items) != 6 || started != 1 {
+		t.Fatalf("%v, %v, started %d times", r, err, started)
+	}
+}
+
 func TestEndOfContextLosesNothing(t *testing.T) {
 	s := serve(t)
 	s.batches.held = 2

@@ -34,7 +34,7 @@ func Room(dir string, need, minFree uint64) error {
 		return nil
 	}
 	return errs.With(errs.New(errs.InsufficientDisk,
-		"not enough disk: %s are needed and %s must stay free at %s, where %s are free: free %s more, or lower min_free (in config.yaml of the home, or BROOD_MIN_FREE)",
+		"not enough disk: %s are needed and %s must stay free at %s, where %s are free: free %s more, or lower min_free (in config.yaml of the home, or BROOD_MIN_FREE) and make the daemon read it with `brood daemon restart`",
 		Bytes(need), Bytes(minFree), dir, Bytes(free), Bytes(want-free)),
 		"missing_bytes", strconv.FormatUint(want-free, 10))
 }

@@ -118,6 +118,13 @@ func TestVerifyNamesTheFileThatDiffers(t *testing.T) {
 	if _, err = c.VerifyCheckpoint(ctx, "base", nil); !errs.Is(err, errs.DataLoss) || !strings.Contains(err.Error(), file) {
 		t.Errorf("a bit: %v", err)
 	}
+	b[len(b)/2] ^= 1
+	check(t, os.WriteFile(path+"-elsewhere", b, 0o600))
+	check(t, os.Remove(path))
+	check(t, os.Symlink(path+"-elsewhere", path))
+	if _, err = c.VerifyCheckpoint(ctx, "base", nil); !errs.Is(err, errs.DataLoss) || !strings.Contains(err.Error(), file) {
+		t.Errorf("a symlink: %v", err)
+	}
 	if _, err = c.VerifyCheckpoint(ctx, "nope", nil); !errs.Is(err, errs.NotFound) {
 		t.Errorf("none: %v", err)
 	}

@@ -18,7 +18,10 @@ func newCheckpointVerify(a *app) *cobra.Command {
 		Use:   "verify NAME...",
 		Short: "Check that checkpoints are whole",
 		Long: `Read all of a checkpoint and compare it with what was written when it was made.
-A file that differs is named, and the exit code is that of lost data (1).`,
+A file that differs is named, and the exit code is that of lost data (1).
+
+A fork looks at the sizes of the files alone, since reading all of the memory
+would take longer than the fork: bytes that a disk has changed are found here.`,
 		Example:           "  brood sb checkpoints verify base",
 		Args:              cli.Takes(1, -1),
 		ValidArgsFunction: a.complete(-1, checkpointNames),

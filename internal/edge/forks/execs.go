@@ -34,13 +34,16 @@ whose output is still kept. "brood sb ps" lists all processes.`,
 			var rows [][]string
 			for _, x := range all {
 				rows = append(rows, []string{
-					x.GetExecId(), strconv.Itoa(int(x.GetPid())), ago(x.GetStartedAt()), execState(x), cli.OneLine(strings.Join(x.GetArgv(), " ")),
+					x.GetExecId(), strconv.Itoa(int(x.GetPid())), ago(x.GetStartedAt()), execState(x), cli.Clip(cli.OneLine(strings.Join(x.GetArgv(), " ")), commandWidth),
 				})
 			}
 			return cli.Table(a.Out, []string{"ID", "PID", "STARTED", "STATE", "COMMAND"}, rows)
 		}),
 	}
 }
+
+// commandWidth is how much of a command a table shows, in cells; --json has all.
+const commandWidth = 100
 
 // execState says how far an exec is.
 func execState(x *broodv1.ExecInfo) string {

@@ -72,6 +72,9 @@ const fakeLife = 15 * time.Minute
 func runFake(ctx context.Context, p forks.DaemonParams) (err error) {
 	if text := os.Getenv("BROOD_FAKE_BROKEN"); text != "" {
 		fmt.Fprintln(p.Log, "looking around")
+		if os.Getenv("BROOD_FAKE_FULL") != "" {
+			return errs.New(errs.InsufficientDisk, "%s", text)
+		}
 		return errs.New(errs.FailedPrecondition, "%s", text)
 	}
 	h, err := home.Open(p.Home)

@@ -247,7 +247,7 @@ func (d *Draft) whole(f Facts) error {
 
 // suspect blames a broken capture on the disk when that is full.
 func (d *Draft) suspect(err error) error {
-	if full := home.Room(d.dir, 0, 1<<20); full != nil {
+	if full := home.Room(d.store.dir, 0, 1<<20); full != nil {
 		return errs.New(errs.InsufficientDisk, "the disk filled up during the capture: free some space (%w)", err)
 	}
 	return err

@@ -151,7 +151,11 @@ func (s *Store) verify(ctx context.Context, c Checkpoint, read *atomic.Int64) er
 	}
 	results := life.Each(ctx, 2*len(m.Files), runtime.GOMAXPROCS(0), func(ctx context.Context, i int) error {
 		f := m.Files[i/2]
-		return withFile(ctx, filepath.Join(c.Dir, filepath.FromSlash(f.Path)), func(_ *os.File, r io.Reader) error {
+		path := filepath.Join(c.Dir, filepath.FromSlash(f.Path))
+		if st, err := os.Lstat(path); err == nil && !st.Mode().IsRegular() {
+			return errs.New(errs.DataLoss, "%s is no regular file", f.Path) // which Check refuses too
+		}
+		return withFile(ctx, path, func(_ *os.File, r io.Reader) error {
 			if read != nil {
 				r = &counter{r: r, n: read}
 			}

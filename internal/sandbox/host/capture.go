@@ -70,7 +70,7 @@ func (h *Host) Capture(ctx context.Context, p CaptureParams) (_ Captured, err er
 	}
 	// Refused before anything is paused (F26): what is in use bounds what will
 	// be written.
-	if err := checkpoint.Room(draft.Dir(), facts.MemoryUsed, h.p.MinFree); err != nil {
+	if err := checkpoint.Room(h.p.Home.Checkpoints(), facts.MemoryUsed, h.p.MinFree); err != nil {
 		return Captured{}, err
 	}
 	paused, err := h.freezeAndSave(ctx, sb.ID, g, draft.Dir())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"brood/internal/base/digest"
@@ -81,6 +82,23 @@ func (h *Host) Fork(ctx context.Context, p ForkParams) (_ Forked, err error) {
 	return Forked{Sandbox: e.view(), Took: time.Since(began)}, nil
 }
 
+// unrestored is the error of a restore for the person who asked for it. A
+// runtime that chokes on a file tells it with its goroutines; that is for the
+// log.
+func (h *Host) unrestored(name id.Name, err error) error {
+	switch errs.CodeOf(err) {
+	case errs.Internal, errs.FailedPrecondition, errs.DataLoss:
+	default:
+		return err // of the machine or the caller, and none of the files
+	}
+	first, rest, _ := strings.Cut(err.Error(), "\n")
+	if rest != "" {
+		h.p.Log.Error("a restore failed", "checkpoint", name, "error", err)
+		err = errs.New(errs.CodeOf(err), "%s", strings.TrimRight(first, ":; ")) // its cause is text alone
+	}
+	return errs.New(errs.CodeOf(err), "%w: the checkpoint may be damaged, `brood sb checkpoints verify %s` says whether", err, name)
+}
+
 // saved is what a checkpoint says of the sandbox it was made from: what a fork
 // needs to go on, and what it inherits. The store keeps it beside the driver's
 // files and lists it in the manifest like them.
@@ -133,7 +151,7 @@ func (h *Host) resume(ctx context.Context, e *entry, p ForkParams, cp checkpoint
 		Hostname: string(sb.Name), Magic: from.Magic, Files: fs,
 	})
 	if err != nil {
-		return err
+		return h.unrestored(p.Checkpoint, err)
 	}
 	g, err := h.connect(ctx, e, ch)
 	if err != nil {

@@ -142,3 +142,29 @@ func TestOfTwoWithOneNameTheYoungerIsRenamed(t *testing.T) {
 		check(t, o.Close())
 	}
 }
+
+// What a runtime says of a file it cannot read is told in one line, with what
+// to do; the whole is in the log.
+func TestRestoreThatFailsNamesVerify(t *testing.T) {
+	h, err := home.Open(t.TempDir())
+	check(t, err)
+	root := t.TempDir()
+	check(t, os.WriteFile(filepath.Join(root, "file"), []byte("x"), 0o600))
+	var log bytes.Buffer
+	choked := errors.New("failed to load kernel: unknown header: 467:\ngoroutine 31 [running]:\nstate.safely()")
+	o := openHost(t, h, fake.Faulty(newWorld(t).Driver(), fake.Hooks{fake.OpRestore: fake.Nth(1, choked)}, nil), func(p *host.Params) {
+		p.Log = slog.New(slog.NewTextHandler(&log, nil))
+	})
+	_, err = o.Create(t.Context(), host.CreateParams{Name: "src", Image: root, Command: guest.Command{Argv: []string{"counter"}}})
+	check(t, err)
+	_, err = o.Capture(t.Context(), host.CaptureParams{Source: "src", Name: "base"})
+	check(t, err)
+	_, err = o.Fork(t.Context(), host.ForkParams{Checkpoint: "base", Name: "f"})
+	if err == nil || strings.Contains(err.Error(), "goroutine") || !strings.Contains(err.Error(), "unknown header: 467: the checkpoint may be damaged, `brood sb checkpoints verify base`") {
+		t.Errorf("%v", err)
+	}
+	check(t, o.Close())
+	if !strings.Contains(log.String(), "goroutine 31") {
+		t.Errorf("the log has %s", &log)
+	}
+}
