@@ -79,8 +79,7 @@ func (d *Daemon) watchHome(ctx context.Context, s *socket) error {
 // has all of its files: its sandboxes run on, since the next daemon finds them.
 // What a deleted one started would run on unseen.
 func (d *Daemon) away() error {
-	st, err := os.Stat(filepath.Join(d.home.Dir(), lockName))
-	if !errors.Is(err, fs.ErrNotExist) && (err != nil || os.SameFile(st, d.lockFile)) {
+	if d.inPlace() {
 		return nil
 	}
 	if st, err := d.folder.Stat(lockName); err != nil || !os.SameFile(st, d.lockFile) {
@@ -90,6 +89,16 @@ func (d *Daemon) away() error {
 	d.gone.Store(moved)
 	return errs.New(errs.FailedPrecondition, "the folder %s was moved while its daemon ran: the daemon ends, and the sandboxes run on. "+
 		"Move it back, or set BROOD_HOME to where it is now: the next command there starts a daemon that takes them over", d.home.Dir())
+}
+
+// inPlace reports whether the home is where it was; what cannot be seen is no
+// reason to end.
+func (d *Daemon) inPlace() bool {
+	st, err := os.Stat(filepath.Join(d.home.Dir(), lockName))
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	return os.SameFile(st, d.lockFile)
 }
 
 // renew makes the socket and the discovery file anew when they are not this
