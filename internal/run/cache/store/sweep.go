@@ -14,6 +14,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"brood/internal/base/digest"
+	"brood/internal/base/id"
 	"brood/internal/home"
 )
 
@@ -64,7 +65,7 @@ func (s *Store) account() (total int64, counted time.Time) {
 
 func (s *Store) setAccount(total int64, counted time.Time) error {
 	text := strconv.FormatInt(total, 10) + " " + strconv.FormatInt(counted.Unix(), 10) + "\n"
-	name := filepath.Join(s.tmp(), "account-"+strconv.Itoa(os.Getpid()))
+	name := filepath.Join(s.tmp(), "account-"+id.Random(8))
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 		return err
 	}
