@@ -168,3 +168,20 @@ func TestRestoreThatFailsNamesVerify(t *testing.T) {
 		t.Errorf("the log has %s", &log)
 	}
 }
+
+// The refusal of a full disk names the folder that a person knows, and says how
+// a daemon that runs learns of another limit.
+func TestFullDiskIsToldWithoutInnerPaths(t *testing.T) {
+	h, err := home.Open(t.TempDir())
+	check(t, err)
+	root := t.TempDir()
+	check(t, os.WriteFile(filepath.Join(root, "file"), []byte("x"), 0o600))
+	o := openHost(t, h, newWorld(t).Driver(), func(p *host.Params) { p.MinFree = 1 << 60 })
+	defer func() { check(t, o.Close()) }()
+	_, err = o.Create(t.Context(), host.CreateParams{Name: "src", Image: root, Command: guest.Command{Argv: []string{"counter"}}})
+	check(t, err)
+	_, err = o.Capture(t.Context(), host.CaptureParams{Source: "src", Name: "base"})
+	if !errs.Is(err, errs.InsufficientDisk) || strings.Contains(err.Error(), "draft") || !strings.Contains(err.Error(), "`brood daemon restart`") {
+		t.Errorf("%v", err)
+	}
+}
