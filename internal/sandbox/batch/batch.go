@@ -168,6 +168,13 @@ func (b *Batch) setGroups(groups []Group, sources []Source, prefix []string) err
 	}
 	index := map[string]int{}
 	base := bases(groups, prefix)
+	forks := 0
+	for _, g := range groups {
+		forks += int(g.Count)
+	}
+	b.forks = slices.Grow(b.forks, forks)
+	b.groups = slices.Grow(b.groups, len(groups))
+	b.sources = slices.Grow(b.sources, len(sources))
 	for i, g := range groups {
 		at, ok := index[g.Source]
 		if !ok {

@@ -22,7 +22,7 @@ type field struct {
 	held    [][]int        // by source: places of machines that hold it, ascending
 	holders []*tree        // by source: over those that can also restore it; made when asked
 	able    []map[int]bool // by source: the kinds that can restore it
-	changes []int          // sites in the order in which something was put on them
+	holding [][]int        // by place: the sources that the machine holds
 }
 
 // site is one machine with what this batch has there.
@@ -148,9 +148,13 @@ func (f *field) findHolders(b *Batch) {
 			}
 		}
 	}
+	f.holding = make([][]int, len(f.sites))
 	for i := range f.held {
 		slices.Sort(f.held[i])
 		f.held[i] = slices.Compact(f.held[i])
+		for _, at := range f.held[i] {
+			f.holding[at] = append(f.holding[at], i)
+		}
 	}
 }
 
@@ -267,7 +271,7 @@ func (f *field) leastHolder(d demand, limit float64) (*site, float64) {
 		f.holders[d.source] = t
 	}
 	if len(t.members) > 0 {
-		t.catchUp(f.sites, f.changes)
+		t.catchUp(f.sites)
 		t.search(&q)
 	}
 	return q.found()
@@ -309,7 +313,11 @@ func (f *field) take(s *site, d demand) {
 	s.slots -= d.count
 	s.weigh()
 	f.kinds[s.kind].update(f.sites, s.at)
-	f.changes = append(f.changes, s.at)
+	for _, source := range f.holding[s.at] {
+		if t := f.holders[source]; t != nil {
+			t.outdate(s.at)
+		}
+	}
 }
 
 // nobody says why a source has no candidates.

@@ -10,7 +10,7 @@ type tree struct {
 	members []int // places in field.sites, ascending
 	leaves  int   // power of two
 	nodes   []bound
-	seen    int // how many of field.changes are in it
+	stale   []int // members that changed since the nodes were made
 }
 
 // bound is what no site below a node can do better than.
@@ -36,7 +36,9 @@ func (k *tree) build(sites []site) {
 	for k.leaves < len(k.members) {
 		k.leaves *= 2
 	}
-	k.nodes = make([]bound, 2*k.leaves)
+	if len(k.nodes) != 2*k.leaves {
+		k.nodes = make([]bound, 2*k.leaves)
+	}
 	for i := range k.leaves {
 		k.nodes[k.leaves+i] = bound{slots: -1}
 		if i < len(k.members) {
@@ -64,17 +66,24 @@ func (k *tree) update(sites []site, at int) {
 	}
 }
 
+// outdate notes that a member changed. Once it is cheaper to begin anew no more
+// is noted.
+func (k *tree) outdate(at int) {
+	if len(k.stale) <= len(k.members) {
+		k.stale = append(k.stale, at)
+	}
+}
+
 // catchUp takes up the changes since the tree was asked last.
-func (k *tree) catchUp(sites []site, changes []int) {
-	missed := changes[k.seen:]
-	k.seen = len(changes)
-	if k.nodes == nil || len(missed) > len(k.members) {
+func (k *tree) catchUp(sites []site) {
+	if k.nodes == nil || len(k.stale) > len(k.members) {
 		k.build(sites)
-		return
+	} else {
+		for _, at := range k.stale {
+			k.update(sites, at)
+		}
 	}
-	for _, at := range missed {
-		k.update(sites, at)
-	}
+	k.stale = k.stale[:0]
 }
 
 func (s *site) bound() bound {
