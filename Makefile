@@ -1,9 +1,12 @@
 # brood: `make demo` shows what it does, `make test` passes the tests.
 SHELL      := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
+# One way of compiling for programs, tests and linters: each package is compiled once.
+export CGO_ENABLED := 0
+export GOFLAGS     := $(strip $(shell go env GOFLAGS) -trimpath)
 DATA       := internal/payload/data
-BROOD_FLAGS = -trimpath -ldflags "-s -w -X brood/internal/edge/cli.Version=$(VERSION)"
-GUEST_FLAGS := -trimpath -buildvcs=false -ldflags "-s -w -buildid="
+BROOD_FLAGS = -ldflags "-s -w -X brood/internal/edge/cli.Version=$(VERSION)"
+GUEST_FLAGS := -buildvcs=false -ldflags "-s -w -buildid="
 VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # One package at a time: many of them fill the machine by themselves.
 GOTEST     ?= go test -p 1 -timeout 30m
@@ -17,12 +20,12 @@ runtime: ## build the runtime (our lean runsc) and the stock runsc for benchmark
 	@cd runtime && go run ./build ../$(DATA)
 
 guest: ## build the guest program
-	@CGO_ENABLED=0 GOOS=linux go build $(GUEST_FLAGS) -o $(DATA)/brood-guest ./cmd/brood-guest
+	@GOOS=linux go build $(GUEST_FLAGS) -o $(DATA)/brood-guest ./cmd/brood-guest
 
 build: runtime guest ## build bin/brood, with all that it carries inside
-	@CGO_ENABLED=0 go build $(BROOD_FLAGS) -o .cache/brood-full ./cmd/brood-full
+	@go build $(BROOD_FLAGS) -o .cache/brood-full ./cmd/brood-full
 	@go run ./internal/program/pack .cache/brood-full internal/program/data
-	@CGO_ENABLED=0 go build $(BROOD_FLAGS) -o bin/brood ./cmd/brood
+	@go build $(BROOD_FLAGS) -o bin/brood ./cmd/brood
 
 demo: build ## save a running program and fork it sixteen times
 	@./bin/brood demo
