@@ -179,12 +179,10 @@ func cpu(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// mostGrowth is far from what quadratic growth would be (100 times) and leaves
-// room for what others do to the processor's caches, which hold the smaller of
-// the two alone. The goal is 12 (F83) and is measured on an idle machine.
-const mostGrowth = 25
+// mostGrowth is the goal (F83).
+const mostGrowth = 12
 
-// Ten times the groups, forks and machines take about ten times as long.
+// Ten times the groups, forks and machines take at most twelve times as long.
 // Processor time is compared, and the best of some tries counts: a busy machine
 // makes the larger run look slower. Both make as much garbage, which is
 // collected in between: how often the collector runs is decided by what else is
