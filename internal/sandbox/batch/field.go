@@ -23,6 +23,7 @@ type field struct {
 	holders []*tree        // by source: over those that can also restore it; made when asked
 	able    []map[int]bool // by source: the kinds that can restore it
 	holding [][]int        // by place: the sources that the machine holds
+	usual   weight         // what most parts ask for
 }
 
 // site is one machine with what this batch has there.
@@ -48,8 +49,18 @@ type demand struct {
 	tried  []id.Machine
 }
 
-func newField(b *Batch, list []roster.Machine) *field {
-	f := &field{names: make(map[id.Machine]int, len(list)), sources: b.sources}
+// weight is what the forks of a demand ask for together.
+type weight struct {
+	cpus   uint64
+	memory uint64 // MiB
+}
+
+func (d demand) weight() weight {
+	return weight{uint64(d.count) * d.cpus, uint64(d.count) * d.memory}
+}
+
+func newField(b *Batch, list []roster.Machine, usual weight) *field {
+	f := &field{names: make(map[id.Machine]int, len(list)), sites: make([]site, 0, len(list)), sources: b.sources, usual: usual}
 	kinds := map[string]int{}
 	cpus, _ := b.counted(0)
 	for i := range list {
@@ -81,6 +92,20 @@ func newField(b *Batch, list []roster.Machine) *field {
 	return f
 }
 
+// usual returns what most of the parts ask for. The trees are exact for it,
+// close for what asks for more, and never wrong.
+func (b *Batch) usual(parts []*part) weight {
+	votes := map[weight]int{}
+	var most weight
+	for _, p := range parts {
+		w := b.demand(p).weight()
+		if votes[w]++; votes[w] > votes[most] {
+			most = w
+		}
+	}
+	return most
+}
+
 func (s *site) weigh() {
 	s.cpuLoad = float64(s.cpus) * s.perCPU
 	s.memoryLoad = float64(s.memory) * s.perMemory
@@ -89,12 +114,7 @@ func (s *site) weigh() {
 // arrange sorts the machines so that alike ones are neighbours, which keeps
 // the trees' bounds tight, and builds the trees.
 func (f *field) arrange(kinds int) {
-	slices.SortFunc(f.sites, func(s, t site) int {
-		return cmp.Or(
-			cmp.Compare(s.kind, t.kind), cmp.Compare(t.machine.Cores, s.machine.Cores), cmp.Compare(t.machine.MemoryMiB, s.machine.MemoryMiB),
-			cmp.Compare(s.cpuLoad, t.cpuLoad), cmp.Compare(s.memoryLoad, t.memoryLoad),
-			localFirst(s.machine.Name, t.machine.Name), cmp.Compare(s.machine.Name, t.machine.Name))
-	})
+	slices.SortFunc(f.sites, order)
 	f.kinds = make([]tree, kinds)
 	for at := range f.sites {
 		s := &f.sites[at]
@@ -104,8 +124,20 @@ func (f *field) arrange(kinds int) {
 		k.members = append(k.members, at)
 	}
 	for i := range f.kinds {
-		f.kinds[i].build(f.sites)
+		f.kinds[i].build(f)
 	}
+}
+
+// order puts alike machines side by side, and is the same whatever the order
+// of the list.
+func order(s, t site) int {
+	if c := cmp.Or(cmp.Compare(s.kind, t.kind), cmp.Compare(s.perCPU, t.perCPU), cmp.Compare(s.perMemory, t.perMemory)); c != 0 {
+		return c
+	}
+	if c := cmp.Or(cmp.Compare(s.cpuLoad, t.cpuLoad), cmp.Compare(s.memoryLoad, t.memoryLoad)); c != 0 {
+		return c
+	}
+	return cmp.Or(localFirst(s.machine.Name, t.machine.Name), cmp.Compare(s.machine.Name, t.machine.Name))
 }
 
 func localFirst(a, b id.Machine) int {
@@ -201,10 +233,10 @@ func (f *field) candidates(d demand) int {
 	return n
 }
 
-// after is the load a machine would have with the demand on it. It is made of
+// after is the load a machine would have with the weight on it. It is made of
 // the same sums as the trees' bounds, so that they compare exactly.
-func (s *site) after(d demand) float64 {
-	return max(s.cpuLoad+float64(uint64(d.count)*d.cpus)*s.perCPU, s.memoryLoad+float64(uint64(d.count)*d.memory)*s.perMemory)
+func (s *site) after(w weight) float64 {
+	return max(s.cpuLoad+float64(w.cpus)*s.perCPU, s.memoryLoad+float64(w.memory)*s.perMemory)
 }
 
 // spare is the counted memory that is not promised.
@@ -238,7 +270,7 @@ func (f *field) best(d demand) (*site, string) {
 
 // least returns the least loaded machine that takes the demand.
 func (f *field) least(d demand) (*site, float64) {
-	q := query{demand: d, sites: f.sites, best: math.Inf(1), at: -1}
+	q := f.query(d, math.Inf(1))
 	able := f.ableKinds(d.source)
 	if only := f.sources[d.source].Needs.Only; only != "" {
 		if at, ok := f.names[only]; ok && able[f.sites[at].kind] {
@@ -257,7 +289,7 @@ func (f *field) least(d demand) (*site, float64) {
 // leastHolder is least among the machines that hold the checkpoint, below a
 // limit.
 func (f *field) leastHolder(d demand, limit float64) (*site, float64) {
-	q := query{demand: d, sites: f.sites, best: limit, at: -1}
+	q := f.query(d, limit)
 	t := f.holders[d.source]
 	if t == nil {
 		t = &tree{}
@@ -271,23 +303,28 @@ func (f *field) leastHolder(d demand, limit float64) (*site, float64) {
 		f.holders[d.source] = t
 	}
 	if len(t.members) > 0 {
-		t.catchUp(f.sites)
+		t.catchUp(f)
 		t.search(&q)
 	}
 	return q.found()
+}
+
+func (f *field) query(d demand, limit float64) query {
+	w := d.weight()
+	return query{demand: d, weight: w, field: f, usual: w.cpus >= f.usual.cpus && w.memory >= f.usual.memory, best: limit, at: -1}
 }
 
 func (q *query) found() (*site, float64) {
 	if q.at < 0 {
 		return nil, 0
 	}
-	return &q.sites[q.at], q.best
+	return &q.field.sites[q.at], q.best
 }
 
 // roomiest returns the machine with room for most of the demand, and for how
 // much of it.
 func (f *field) roomiest(d demand) (*site, int) {
-	q := query{demand: d, sites: f.sites, at: -1}
+	q := f.query(d, 0)
 	able := f.ableKinds(d.source)
 	if only := f.sources[d.source].Needs.Only; only != "" {
 		if at, ok := f.names[only]; ok && able[f.sites[at].kind] {
@@ -308,11 +345,12 @@ func (f *field) roomiest(d demand) (*site, int) {
 
 // take puts the demand on a machine.
 func (f *field) take(s *site, d demand) {
-	s.cpus += uint64(d.count) * d.cpus
-	s.memory += uint64(d.count) * d.memory
+	w := d.weight()
+	s.cpus += w.cpus
+	s.memory += w.memory
 	s.slots -= d.count
 	s.weigh()
-	f.kinds[s.kind].update(f.sites, s.at)
+	f.kinds[s.kind].update(f, s.at)
 	for _, source := range f.holding[s.at] {
 		if t := f.holders[source]; t != nil {
 			t.outdate(s.at)

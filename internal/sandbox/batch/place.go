@@ -28,7 +28,7 @@ func (b *Batch) place(list []roster.Machine) {
 		}
 		return
 	}
-	f := newField(b, list)
+	f := newField(b, list, b.usual(pending))
 	for _, p := range pending {
 		b.placeAnywhere(p, f)
 	}
@@ -96,12 +96,17 @@ func (b *Batch) holds(m *roster.Machine, s *Source) bool {
 	return false
 }
 
+// demand is what a part asks for.
+func (b *Batch) demand(p *part) demand {
+	source := b.groups[p.group].source
+	cpus, memory := b.counted(source)
+	return demand{source: source, count: len(p.open), cpus: uint64(cpus), memory: memory, tried: p.tried}
+}
+
 // placeAnywhere places a part on the best machine, or in parts on several
 // when no machine has room for all of it.
 func (b *Batch) placeAnywhere(p *part, f *field) {
-	source := b.groups[p.group].source
-	cpus, memory := b.counted(source)
-	d := demand{source: source, cpus: uint64(cpus), memory: memory, tried: p.tried}
+	d := b.demand(p)
 	if f.candidates(d) == 0 {
 		b.unplaceable(p, failure{CodeNoHost, f.nobody(d)})
 		return
@@ -114,7 +119,7 @@ func (b *Batch) placeAnywhere(p *part, f *field) {
 				b.unplaceable(p, failure{CodeNoCapacity, f.full(d)})
 				return
 			}
-			reason = fmt.Sprintf("takes a part since no machine has room for all (load %s)", percent(at.after(d)))
+			reason = fmt.Sprintf("takes a part since no machine has room for all (load %s)", percent(at.after(d.weight())))
 		}
 		switch {
 		case p.attempt > 1:
@@ -122,7 +127,7 @@ func (b *Batch) placeAnywhere(p *part, f *field) {
 		case p.cause.text != "":
 			reason = p.cause.text + "; " + reason
 		}
-		holds := f.holder(at, source)
+		holds := f.holder(at, d.source)
 		f.take(at, d)
 		more = b.assign(p, at.machine.Name, d.count, reason, holds)
 	}

@@ -77,18 +77,20 @@ func TestForsakenExecThatIgnoresHangUpIsKilled(t *testing.T) {
 	pids := filepath.Join(b.root, "pids")
 	deaf := b.started(c, "deaf", "trap '' HUP; yes & echo $! > "+pids+"; wait")
 	orphan := b.started(c, "orphan", "(trap '' HUP; exec sleep 1000) & echo $! > "+pids+"2; wait")
+	running := map[string]int{} // by the file that says so
 	b.eventually("both run", func() bool {
-		_, err := os.Stat(pids)
-		_, err2 := os.Stat(pids + "2")
-		return err == nil && err2 == nil
+		for _, file := range []string{pids, pids + "2"} {
+			text, _ := os.ReadFile(file) // may be there and not written yet
+			running[file], _ = strconv.Atoi(strings.TrimSpace(string(text)))
+			if running[file] == 0 {
+				return false
+			}
+		}
+		return true
 	})
 	deaf.Close()
 	orphan.Close()
-	for _, file := range []string{pids, pids + "2"} {
-		text, err := os.ReadFile(file)
-		check(t, err)
-		pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-		check(t, err)
+	for file, pid := range running {
 		b.eventually("process of "+file+" is gone", func() bool { return !b.runs(c, pid) })
 	}
 	b.eventually("the exec ends", func() bool { return b.exit(c, "deaf") != nil })
