@@ -26,7 +26,7 @@ func Draft(dir string) ([]byte, error) {
 		return nil, err
 	}
 	for _, name := range append([]string{broodFile}, turboFiles...) {
-		if isFile(filepath.Join(dir, name)) {
+		if isThere(filepath.Join(dir, name)) {
 			return nil, errs.New(errs.AlreadyExists, "%s has a %s: `brood run` reads it as it stands", dir, name)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"brood/internal/base/content"
 	"brood/internal/base/errs"
 	"brood/internal/base/lazy"
 	"brood/internal/run"
@@ -47,30 +48,35 @@ func (w *Workspace) findManager(m *manifest) error {
 		if parts := managerForm().FindStringSubmatch(m.PackageManager); parts != nil {
 			w.Manager.Version = parts[2]
 		}
-		w.Lockfile = w.lockfileOf(name)
-		return nil
+		var err error
+		w.Lockfile, err = w.lockfileOf(name)
+		return err
 	}
 	return w.managerByLockfile()
 }
 
-func (w *Workspace) lockfileOf(manager string) string {
+func (w *Workspace) lockfileOf(manager string) (string, error) {
 	for _, l := range lockfiles {
 		if l.manager != manager {
 			continue
 		}
 		for _, name := range l.names {
-			if isFile(filepath.Join(w.Root, name)) {
-				return name
+			if yes, err := isRegular(filepath.Join(w.Root, name), name); yes || err != nil {
+				return name, err
 			}
 		}
 	}
-	return ""
+	return "", nil
 }
 
 func (w *Workspace) managerByLockfile() error {
 	var found []string
 	for _, l := range lockfiles {
-		if name := w.lockfileOf(l.manager); name != "" {
+		name, err := w.lockfileOf(l.manager)
+		if err != nil {
+			return err
+		}
+		if name != "" {
 			found = append(found, name)
 			w.Manager, w.Lockfile = run.Manager{Name: l.manager}, name
 		}
@@ -78,10 +84,11 @@ func (w *Workspace) managerByLockfile() error {
 	switch len(found) {
 	case 0:
 		w.Manager = run.Manager{Name: "npm"} // it comes with Node
-		if isFile(filepath.Join(w.Root, pnpmWorkspace)) {
+		yes, err := isRegular(filepath.Join(w.Root, pnpmWorkspace), pnpmWorkspace)
+		if yes {
 			w.Manager.Name = "pnpm"
 		}
-		return nil
+		return err
 	case 1:
 		var err error
 		w.Manager.Version, err = lockedBy(w.Manager.Name, filepath.Join(w.Root, w.Lockfile))
@@ -93,17 +100,12 @@ func (w *Workspace) managerByLockfile() error {
 
 // lockedBy tells from the head of a lockfile which major version wrote it.
 func lockedBy(manager, path string) (string, error) {
-	f, err := os.Open(path)
+	const enough = 4096
+	head, err := content.ReadHead(path, filepath.Base(path), enough)
 	if err != nil {
 		return "", err
 	}
-	defer f.Close()
-	head := make([]byte, 4096)
-	n, err := f.Read(head)
-	if err != nil && n == 0 {
-		return "", nil // an empty file tells nothing
-	}
-	return lockVersion(manager, head[:n]), nil
+	return lockVersion(manager, head), nil
 }
 
 func lockVersion(manager string, head []byte) string {
@@ -241,7 +243,27 @@ func yarnExplicit(root string) (bool, error) {
 	return on != nil && on.Kind == source.Bool && !on.Bool, nil
 }
 
+// isRegular says whether there is a file, and refuses what is none. shown is its
+// name in messages.
+func isRegular(path, shown string) (bool, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return false, nil //nolint:nilerr // it is not there, or nothing that we can see
+	}
+	if err := content.Regular(info.Mode(), shown); err != nil {
+		return false, err
+	}
+	return true, nil
+}
+
+// isFile is isRegular where what is no file does not matter.
 func isFile(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular()
+}
+
+// isThere says whether there is anything at path.
+func isThere(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }

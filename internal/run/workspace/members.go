@@ -124,9 +124,10 @@ func (f *finder) walk(dir string, segments []string) error {
 	return f.walk(path.Join(dir, head), rest)
 }
 
-// holding takes folders with a file of that name.
+// holding takes folders with a file of that name. One that is no regular file
+// counts, so that whoever reads it refuses it.
 func holding(name string) func(dir string) bool {
-	return func(dir string) bool { return isFile(filepath.Join(dir, name)) }
+	return func(dir string) bool { return isThere(filepath.Join(dir, name)) }
 }
 
 // isFolder takes what is one: a glob may name what is not there.

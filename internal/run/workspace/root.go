@@ -40,7 +40,7 @@ func find(dir string, found *source.File) (string, Kind, error) {
 		is   func(dir string) (bool, error)
 	}{
 		{Brood, isBroodRoot}, {Turbo, isTurboRoot}, {Scripts, isManagerRoot},
-		{Single, func(dir string) (bool, error) { return isFile(filepath.Join(dir, manifestName)), nil }},
+		{Single, isPackage},
 	} {
 		root, err := upwards(dir, look.is)
 		if root != "" || err != nil {
@@ -72,7 +72,8 @@ func upwards(dir string, is func(string) (bool, error)) (string, error) {
 // projects. One that cannot be read is taken as a root's, so that the reason
 // is told.
 func isBroodRoot(dir string, found *source.File) (bool, error) {
-	raw, err := source.Read(filepath.Join(dir, broodFile), broodFile)
+	path := filepath.Join(dir, broodFile)
+	raw, err := source.Read(path, path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -93,7 +94,8 @@ func isBroodRoot(dir string, found *source.File) (bool, error) {
 // isTurboRoot tells a root's turbo.json from a package's, which extends it.
 func isTurboRoot(dir string, found *source.File) (bool, error) {
 	for _, name := range turboFiles {
-		raw, err := source.Read(filepath.Join(dir, name), name)
+		path := filepath.Join(dir, name)
+		raw, err := source.Read(path, path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -116,8 +118,11 @@ func isTurboRoot(dir string, found *source.File) (bool, error) {
 // isManagerRoot says whether the folder is the root of a package manager's
 // workspace.
 func isManagerRoot(dir string) (bool, error) {
-	if isFile(filepath.Join(dir, pnpmWorkspace)) {
-		return isFile(filepath.Join(dir, manifestName)), nil
+	path := filepath.Join(dir, pnpmWorkspace)
+	if yes, err := isRegular(path, path); err != nil {
+		return false, err
+	} else if yes {
+		return isPackage(dir)
 	}
 	m, err := readManifest(dir, manifestName)
 	switch {
@@ -127,6 +132,12 @@ func isManagerRoot(dir string) (bool, error) {
 		return false, nil //nolint:nilerr // told when it turns out to be the project's
 	}
 	return m.Workspaces.Set, nil
+}
+
+// isPackage says whether the folder has a package.json.
+func isPackage(dir string) (bool, error) {
+	path := filepath.Join(dir, manifestName)
+	return isRegular(path, path)
 }
 
 // absolute resolves links, so that a root has one name.

@@ -19,7 +19,7 @@ var (
 
 // pinnedYarn is the yarn that a workspace carries with it, whatever PATH has.
 func pinnedYarn(root string) (*install, error) {
-	b, err := os.ReadFile(filepath.Join(root, ".yarnrc.yml"))
+	b, err := readText(filepath.Join(root, ".yarnrc.yml"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, errs.New(errs.FailedPrecondition, "the workspace's yarn: %w", err)
 	}
@@ -41,7 +41,7 @@ func pinnedYarn(root string) (*install, error) {
 // berry runs a script as yarn 2 and later do, where its shell and the system's
 // cannot tell the difference.
 func berry(j *job) (*Plan, error) {
-	rc, err := os.ReadFile(filepath.Join(j.Root, ".yarnrc.yml"))
+	rc, err := readText(filepath.Join(j.Root, ".yarnrc.yml"))
 	if err != nil || !nodeLinker().Match(rc) {
 		return nil, inexact("the workspace does not say nodeLinker: node-modules")
 	}

@@ -31,9 +31,13 @@ func readConfig(root string, in *install, vars map[string]string) (config, error
 	if home := vars["HOME"]; home != "" {
 		files = append(files, filepath.Join(home, ".npmrc"))
 	}
-	files = append(files, filepath.Join(root, ".npmrc"))
-	for _, file := range files {
-		b, err := os.ReadFile(file)
+	read := os.ReadFile // a person's own settings may be a device or a pipe
+	own := filepath.Join(root, ".npmrc")
+	for _, file := range append(files, own) {
+		if file == own {
+			read = readText
+		}
+		b, err := read(file)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"brood/internal/base/content"
 	"brood/internal/base/errs"
 )
 
@@ -22,14 +23,23 @@ type manifest struct {
 
 func readManifest(dir string) (*manifest, error) {
 	path := filepath.Join(dir, "package.json")
-	b, err := os.ReadFile(path)
+	b, err := readText(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, errs.New(errs.NotFound, "%s does not exist, so there is no script to run", path)
+	}
+	if errs.CodeOf(err) == errs.InvalidArgument {
+		return nil, err
 	}
 	if err != nil {
 		return nil, errs.New(errs.Internal, "reading %s: %w", path, err)
 	}
 	return parseManifest(path, b)
+}
+
+// readText reads a file of the workspace or of a package manager, and nothing
+// that is no file: a pipe would be waited for.
+func readText(path string) ([]byte, error) {
+	return content.ReadFile(path, path, content.MaxText)
 }
 
 func parseManifest(path string, b []byte) (*manifest, error) {

@@ -1,7 +1,6 @@
 package script
 
 import (
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -22,7 +21,7 @@ func pnpm(j *job) (*Plan, error) {
 	if err := j.conf.only("enable-pre-post-scripts"); err != nil {
 		return nil, err
 	}
-	if b, err := os.ReadFile(filepath.Join(j.Root, "pnpm-workspace.yaml")); err == nil && pnpmSettings().Match(b) {
+	if b, err := readText(filepath.Join(j.Root, "pnpm-workspace.yaml")); err == nil && pnpmSettings().Match(b) {
 		return nil, inexact("pnpm-workspace.yaml sets how scripts run")
 	}
 	if j.m.fields["pnpm"] != nil || j.m.fields["devEngines"] != nil {

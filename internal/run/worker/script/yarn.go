@@ -2,7 +2,6 @@ package script
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"strings"
 )
@@ -20,7 +19,7 @@ func yarn(j *job) (*Plan, error) {
 		return nil, err
 	}
 	for _, dir := range []string{j.Root, j.dir, j.Vars["HOME"]} {
-		if b, err := os.ReadFile(filepath.Join(dir, ".yarnrc")); err == nil && settings(b) {
+		if b, err := readText(filepath.Join(dir, ".yarnrc")); err == nil && settings(b) {
 			return nil, inexact("a .yarnrc file sets how yarn runs")
 		}
 	}

@@ -2,7 +2,6 @@ package source
 
 import (
 	"fmt"
-	"os"
 
 	"brood/internal/base/content"
 	"brood/internal/base/errs"
@@ -70,30 +69,9 @@ const MaxSize = 4 << 20
 const maxDepth = 200
 
 // Read returns the bytes of the file at path; shown is its name in messages.
-// A file that does not exist is an error of os; callers ask errors.Is.
-func Read(path, shown string) ([]byte, error) {
-	f, err := content.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if info.IsDir() {
-		return nil, &os.PathError{Op: "read", Path: path, Err: os.ErrNotExist}
-	}
-	if info.Size() > MaxSize {
-		return nil, errs.New(errs.InvalidArgument, "%s has %d MiB: a configuration file has at most %d", shown, info.Size()>>20, MaxSize>>20)
-	}
-	raw := make([]byte, info.Size())
-	n, err := readFull(f, raw)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", shown, err)
-	}
-	return raw[:n], nil
-}
+// A file that does not exist is an error of os; callers ask errors.Is. What is
+// no file, such as a pipe or a folder, is an InvalidArgument.
+func Read(path, shown string) ([]byte, error) { return content.ReadFile(path, shown, MaxSize) }
 
 // Wrong returns an error at a line of the file.
 func (f *File) Wrong(line int, format string, args ...any) error {

@@ -1,20 +1,6 @@
 package source
 
-import (
-	"bytes"
-	"errors"
-	"io"
-)
-
-// readFull fills b and says how much there was; a file that became shorter
-// meanwhile is no error.
-func readFull(r io.Reader, b []byte) (int, error) {
-	n, err := io.ReadFull(r, b)
-	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
-		err = nil
-	}
-	return n, err
-}
+import "bytes"
 
 var mark = []byte("\xef\xbb\xbf")
 

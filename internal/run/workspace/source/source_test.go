@@ -105,10 +105,11 @@ func TestRead(t *testing.T) {
 	if _, err := source.Read(big, "big"); errs.CodeOf(err) != errs.InvalidArgument {
 		t.Errorf("big: %v", err)
 	}
-	for _, name := range []string{dir, filepath.Join(dir, "none")} {
-		if _, err := source.Read(name, "x"); !os.IsNotExist(err) {
-			t.Errorf("%s: %v", name, err)
-		}
+	if _, err := source.Read(dir, "x"); errs.CodeOf(err) != errs.InvalidArgument {
+		t.Errorf("a folder: %v", err)
+	}
+	if _, err := source.Read(filepath.Join(dir, "none"), "x"); !os.IsNotExist(err) {
+		t.Errorf("none: %v", err)
 	}
 }
 
