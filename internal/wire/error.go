@@ -32,8 +32,8 @@ const (
 const hidden = "internal error: the daemon's log on that machine says more"
 
 // Error returns err in its wire form, for a handler to return to a peer of the
-// same user. An error that is in wire form already is returned as it is; nil
-// stays nil.
+// same user. An error that is in wire form already is returned as it is, one
+// of the library with the details that it lacks; nil stays nil.
 func Error(err error) error { return toWire(err, false) }
 
 // ForeignError is Error for a peer on another machine: the text of a defect,
@@ -47,7 +47,10 @@ func toWire(err error, foreign bool) error {
 	var ours *errs.Error
 	var theirs *connect.Error
 	if !errors.As(err, &ours) && errors.As(err, &theirs) {
-		return theirs
+		if infoOf(theirs) != nil {
+			return theirs
+		}
+		err = errs.New(codeOf(theirs.Code(), nil), "%w", &said{text: theirs.Message(), cause: theirs})
 	}
 	info := Info(err)
 	if foreign && errs.CodeOf(err) == errs.Internal {

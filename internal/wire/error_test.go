@@ -158,7 +158,11 @@ func TestErrorsPassThrough(t *testing.T) {
 		t.Error("no error must stay none")
 	}
 	call := connect.NewError(connect.CodeUnavailable, io.EOF)
-	if got := wire.Error(fmt.Errorf("send: %w", call)); !errors.Is(got, error(call)) {
+	sent := wire.Error(call) // of the library, without details
+	if info := wire.Info(wire.FromError(sent)); connect.CodeOf(sent) != connect.CodeUnavailable || info.GetMessage() != "EOF" || errs.CodeOf(wire.FromError(strip(t, sent))) != errs.Unavailable {
+		t.Errorf("%v with %v", sent, info)
+	}
+	if got := wire.Error(fmt.Errorf("send: %w", sent)); !errors.Is(got, sent) {
 		t.Errorf("a wire error was wrapped again: %v", got)
 	}
 	ours := errs.New(errs.Stale, "late")

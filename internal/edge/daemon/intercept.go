@@ -44,6 +44,7 @@ func (i *interceptor) WrapStreamingClient(next connect.StreamingClientFunc) conn
 
 func (i *interceptor) note(ctx context.Context, procedure string, began time.Time, err error) {
 	level := slog.LevelDebug
+	err = wire.FromError(err) // of the library, about a request that cannot be read
 	if errs.Is(err, errs.Internal) || errs.Is(err, errs.DataLoss) {
 		level = slog.LevelError
 	}

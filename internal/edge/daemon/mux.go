@@ -43,12 +43,14 @@ func (d *Daemon) mux() http.Handler {
 		broodv1connect.SandboxServiceName, broodv1connect.ExecServiceName, broodv1connect.FileServiceName,
 		broodv1connect.LogServiceName, broodv1connect.CheckpointServiceName, broodv1connect.BatchServiceName, broodv1connect.ImageServiceName,
 	}
-	mux.Handle(grpchealth.NewHandler(grpchealth.NewStaticChecker(services...)))
+	mux.Handle(grpchealth.NewHandler(grpchealth.NewStaticChecker(services...), opts))
+	all := http.NewServeMux()
+	all.Handle("/", detailed(mux))
 	reflector := newReflector(services)
 	for _, name := range []string{reflectv1.ServerReflection_ServiceDesc.ServiceName, reflectv1alpha.ServerReflection_ServiceDesc.ServiceName} {
-		mux.Handle("/"+name+"/", reflector)
+		all.Handle("/"+name+"/", reflector)
 	}
-	return mux
+	return all
 }
 
 // newReflector answers what services there are and what their messages look
