@@ -177,8 +177,8 @@ func unframed(b []byte) []byte {
 	if len(b) < prefix || b[0]&packedMessage == 0 {
 		return b[min(prefix, len(b)):]
 	}
-	z, err := gzip.NewReader(bytes.NewReader(b[prefix:]))
-	if err != nil {
+	z := new(gzip.Reader)
+	if z.Reset(bytes.NewReader(b[prefix:])) != nil {
 		return nil
 	}
 	text, _ := io.ReadAll(z) // half a text is no error that can be read

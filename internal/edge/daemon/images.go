@@ -32,14 +32,23 @@ func (s *imageService) ImportImage(ctx context.Context, req *connect.Request[bro
 	if !filepath.IsAbs(req.Msg.GetPath()) {
 		return errs.New(errs.InvalidArgument, "path %.200q must be absolute: the daemon has another working folder", req.Msg.GetPath())
 	}
-	name := req.Msg.GetName()
-	if name != "" {
+	if name := req.Msg.GetName(); name != "" {
 		if err := image.CheckName(name); err != nil {
 			return err
 		}
 	}
+	i, err := s.imported(ctx, req.Msg, stream)
+	if err != nil {
+		return err
+	}
+	return stream.Send(&broodv1.ImportImageResponse{Event: &broodv1.ImportImageResponse_Result{Result: imageMessage(i, 0)}})
+}
+
+// imported makes the image. It is no longer kept when the caller is told of it,
+// who may want it removed at once.
+func (s *imageService) imported(ctx context.Context, req *broodv1.ImportImageRequest, stream *connect.ServerStream[broodv1.ImportImageResponse]) (image.Image, error) {
 	var failed error
-	i, let, err := s.d.images.Use(ctx, req.Msg.GetPath(), image.Options{Progress: func(done, _ int64) {
+	i, let, err := s.d.images.Use(ctx, req.GetPath(), image.Options{Progress: func(done, _ int64) {
 		if failed == nil {
 			failed = stream.Send(&broodv1.ImportImageResponse{Event: &broodv1.ImportImageResponse_Progress{
 				Progress: &broodv1.ImportImageProgress{Bytes: uint64(done)},
@@ -47,16 +56,16 @@ func (s *imageService) ImportImage(ctx context.Context, req *connect.Request[bro
 		}
 	}})
 	if err != nil {
-		return err
+		return image.Image{}, err
 	}
 	defer let()
-	if name != "" {
+	if name := req.GetName(); name != "" {
 		if err := s.d.images.SetName(name, i.Root.Digest); err != nil {
-			return err
+			return image.Image{}, err
 		}
 		i.Name = name
 	}
-	return stream.Send(&broodv1.ImportImageResponse{Event: &broodv1.ImportImageResponse_Result{Result: imageMessage(i, 0)}})
+	return i, nil
 }
 
 func imageMessage(i image.Image, used uint32) *broodv1.Image {
