@@ -15,13 +15,13 @@ import (
 // platform is this machine's, as history and workers name it.
 const platform = runtime.GOOS + "/" + runtime.GOARCH
 
-// openHistory opens the history of this home.
-func (a *app) openHistory(ctx context.Context) (*history.History, error) {
+// history is that of this home.
+func (a *app) history() (*history.History, error) {
 	path, err := a.historyFile()
 	if err != nil {
 		return nil, err
 	}
-	return history.Open(ctx, path)
+	return history.New(path), nil
 }
 
 func (a *app) historyFile() (string, error) {

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"modernc.org/sqlite" // registers the driver "sqlite"
 	lib "modernc.org/sqlite/lib"
@@ -16,9 +17,12 @@ import (
 	"brood/internal/home"
 )
 
-// History is an open history file.
+// History is the history in one file, and in what lies beside it.
 type History struct {
-	db *sql.DB
+	path string
+
+	mu sync.Mutex // guards db
+	db *sql.DB    // nil until it is needed
 }
 
 // format is the number of the newest schema; migrations[n] leads from n to n+1.
@@ -44,35 +48,54 @@ CREATE TABLE keys (
 CREATE TABLE groups (sum BLOB PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
 `}
 
-// Open opens the history in the file at path, making or migrating it.
-func Open(ctx context.Context, path string) (*History, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, home.DiskError(err, "history")
+// New returns the history in the file at path. Nothing is opened before it is
+// needed: most runs teach nothing, and the journal does for them.
+func New(path string) *History { return &History{path: path} }
+
+// exists says that there is a database.
+func (h *History) exists() bool {
+	_, err := os.Stat(h.path)
+	return err == nil
+}
+
+// open opens the database, making or migrating it, and takes over what the
+// journals have.
+func (h *History) open(ctx context.Context) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.db != nil {
+		return nil
 	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) // SQLite would make it readable for all
+	if err := os.MkdirAll(filepath.Dir(h.path), 0o700); err != nil {
+		return home.DiskError(err, "history")
+	}
+	f, err := os.OpenFile(h.path, os.O_RDWR|os.O_CREATE, 0o600) // SQLite would make it readable for all
 	if err != nil {
-		return nil, home.DiskError(err, "history")
+		return home.DiskError(err, "history")
 	}
 	if err := f.Close(); err != nil {
-		return nil, home.DiskError(err, "history")
+		return home.DiskError(err, "history")
 	}
-	dsn := url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: url.Values{
+	dsn := url.URL{Scheme: "file", Opaque: (&url.URL{Path: h.path}).EscapedPath(), RawQuery: url.Values{
 		"_pragma": {"busy_timeout(20000)", "journal_mode(WAL)", "synchronous(NORMAL)", "wal_autocheckpoint(128)"},
 		"_txlock": {"immediate"},
 	}.Encode()}
-	db, err := sql.Open("sqlite", dsn.String())
+	if h.db, err = sql.Open("sqlite", dsn.String()); err != nil {
+		return errs.New(errs.Internal, "history %s: %w", h.path, err)
+	}
+	h.db.SetMaxOpenConns(1) // one writer at a time, and no connection that is opened for nothing
+	made, err := h.migrate(ctx)
+	if err == nil {
+		err = h.takeOver(ctx, made)
+	}
 	if err != nil {
-		return nil, errs.New(errs.Internal, "history %s: %w", path, err)
+		err = errors.Join(failure(err, "history %s", h.path), h.db.Close())
+		h.db = nil
 	}
-	db.SetMaxOpenConns(1) // one writer at a time, and no connection that is opened for nothing
-	h := &History{db: db}
-	if err := h.migrate(ctx); err != nil {
-		return nil, errors.Join(failure(err, "history %s", path), db.Close())
-	}
-	return h, nil
+	return err
 }
 
-// PutAside moves a damaged file away, so that the next Open begins anew, and
+// PutAside moves a damaged file away, so that the next use begins anew, and
 // returns where it is now. What was put aside before is replaced.
 func PutAside(path string) (string, error) {
 	aside := path + ".damaged"
@@ -91,37 +114,46 @@ func PutAside(path string) (string, error) {
 // from the log (WAL) into the file, which waits for the disk four times: a
 // program that ends anyway need not call it, and SQLite takes the log up when
 // the file is opened next. A log of 128 pages is moved by whoever writes then.
-func (h *History) Close() error { return h.db.Close() }
+func (h *History) Close() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.db == nil {
+		return nil
+	}
+	return h.db.Close()
+}
 
-func (h *History) migrate(ctx context.Context) error {
+// migrate makes the schema the newest; made says that there was none.
+func (h *History) migrate(ctx context.Context) (made bool, err error) {
 	var has int
 	if err := h.db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&has); err != nil {
-		return err
+		return false, err
 	}
 	if has == format {
-		return nil
+		return false, nil
 	}
 	tx, err := h.db.BeginTx(ctx, nil)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer func() { _ = tx.Rollback() }() // after Commit it does nothing
 	// Another process may have been faster.
 	if err := tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&has); err != nil {
-		return err
+		return false, err
 	}
 	if has > format {
-		return errs.New(errs.Unsupported, "it has format %d and this brood knows up to %d: a newer brood wrote it, use that one", has, format)
+		return false, errs.New(errs.Unsupported, "it has format %d and this brood knows up to %d: a newer brood wrote it, use that one", has, format)
 	}
+	made = has == 0
 	for ; has < format; has++ {
 		if _, err := tx.ExecContext(ctx, migrations[has]); err != nil {
-			return err
+			return false, err
 		}
 	}
 	if _, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", format)); err != nil {
-		return err
+		return false, err
 	}
-	return tx.Commit()
+	return made, tx.Commit()
 }
 
 // failure gives an error of SQLite its code and says what to do.

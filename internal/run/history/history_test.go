@@ -24,10 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func open(t testing.TB, path string) *history.History {
 	t.Helper()
-	h, err := history.Open(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := history.New(path)
 	t.Cleanup(func() { _ = h.Close() })
 	return h
 }
@@ -171,10 +168,7 @@ func TestRuns(t *testing.T) {
 func TestSeveralWriteAtOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "odd ?#%41 name", "history.db")
 	fails := life.Each(t.Context(), 6, 6, func(_ context.Context, i int) error {
-		h, err := history.Open(t.Context(), path)
-		if err != nil {
-			return err
-		}
+		h := history.New(path)
 		defer h.Close()
 		for n := range 10 {
 			r := &history.Run{Workspace: root, Platform: platform, Began: begin.Add(time.Duration(i*100+n) * time.Second), Status: run.Success,
@@ -204,7 +198,8 @@ func TestForeignFiles(t *testing.T) {
 	if err := os.WriteFile(path, []byte("this is not a database, however long it may be, and it never was one of any kind ........"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := history.Open(t.Context(), path); !errs.Is(err, errs.DataLoss) {
+	h := open(t, path)
+	if _, err := h.Figures(t.Context(), root, platform); !errs.Is(err, errs.DataLoss) {
 		t.Errorf("err %v", err)
 	}
 	aside, err := history.PutAside(path)
@@ -214,7 +209,7 @@ func TestForeignFiles(t *testing.T) {
 	if b, err := os.ReadFile(aside); err != nil || !strings.HasPrefix(string(b), "this is not") {
 		t.Errorf("%s is gone (%v)", aside, err)
 	}
-	open(t, path)
+	figures(t, h)
 }
 
 func many(n int, k string, status run.Status) []history.Task {
@@ -255,8 +250,8 @@ func BenchmarkTenThousandTasks(b *testing.B) {
 	})
 	b.Run("open", func(b *testing.B) {
 		for b.Loop() {
-			h, err := history.Open(b.Context(), path)
-			if err != nil {
+			h := history.New(path)
+			if _, err := h.Runs(b.Context(), root, 1); err != nil {
 				b.Fatal(err)
 			}
 			_ = h.Close()

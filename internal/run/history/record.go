@@ -31,7 +31,9 @@ type Run struct {
 	Status       run.Status
 	// Counts says how many tasks ended how.
 	Counts map[run.Status]int
-	Tasks  []Task
+	Tasks  []Task `json:"-"`
+
+	packed []byte // Tasks as they are stored
 }
 
 // Task is what became of a task in a run.
@@ -65,18 +67,11 @@ var (
 	unpacker, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20))
 )
 
-// Record adds a run. It draws the run's ID when there is none.
+// Record adds a run. It draws the run's ID when there is none. A run that
+// teaches nothing goes to the journal, every other one to the database.
 func (h *History) Record(ctx context.Context, r *Run) error {
 	if r.ID == "" {
 		r.ID = id.Random(6)
-	}
-	tasks, err := json.Marshal(r.Tasks)
-	if err != nil {
-		return err
-	}
-	command, err := json.Marshal(r.Command)
-	if err != nil {
-		return err
 	}
 	if r.Counts == nil {
 		r.Counts = map[run.Status]int{}
@@ -84,35 +79,123 @@ func (h *History) Record(ctx context.Context, r *Run) error {
 			r.Counts[t.Status]++
 		}
 	}
-	counts, err := json.Marshal(r.Counts)
+	tasks, err := json.Marshal(r.Tasks)
 	if err != nil {
+		return err
+	}
+	r.packed = packer.EncodeAll(tasks, nil)
+	j := h.journal(r.Workspace, r.Platform)
+	if h.exists() && !r.teaches() {
+		full, err := j.record(ctx, r)
+		if err != nil || !full {
+			return failure(err, "record the run in the history")
+		}
+	}
+	if err := h.open(ctx); err != nil {
+		return err
+	}
+	return failure(h.recordAfter(ctx, j, r), "record the run in the history")
+}
+
+// teaches says that something ran: there are new figures.
+func (r *Run) teaches() bool {
+	return slices.ContainsFunc(r.Tasks, func(t Task) bool {
+		s, ok := sampleOf(t)
+		return ok && !s.hit
+	})
+}
+
+// record adds a run to the journal, if it may.
+func (j journal) record(ctx context.Context, r *Run) (full bool, err error) {
+	b, err := json.Marshal(journaled{*r, r.packed})
+	if err != nil {
+		return false, err
+	}
+	unlock, err := j.lock(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
+	return j.add(fingerprint(r), b)
+}
+
+// recordAfter adds a run to the database, after those of its journal, and
+// begins the journal anew. Between its head and the database nothing may
+// differ: the head is given up first.
+func (h *History) recordAfter(ctx context.Context, j journal, r *Run) error {
+	unlock, err := j.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	before, _, err := j.runs()
+	if err != nil {
+		return err
+	}
+	if err := j.distrust(); err != nil {
 		return err
 	}
 	tx, err := h.db.BeginTx(ctx, nil)
 	if err != nil {
-		return failure(err, "record the run in the history")
+		return err
 	}
 	defer func() { _ = tx.Rollback() }() // after Commit it does nothing
-	w := recorder{ctx: ctx, tx: tx, run: r}
-	var old []byte
-	if w.workspace, old, err = workspace(ctx, tx, r.Workspace); err != nil {
-		return failure(err, "record the run in the history")
-	}
-	if _, err = tx.ExecContext(ctx, "INSERT INTO runs VALUES (?,?,?,?,?,?,?,?,?)", r.ID, w.workspace, r.Began.UnixNano(), r.Ended.UnixNano(),
-		r.Platform, string(command), string(r.Status), string(counts), packer.EncodeAll(tasks, nil)); err != nil {
-		return failure(err, "record the run in the history")
-	}
-	print := fingerprint(r)
-	same := slices.Equal(print, old)
-	if err = errors.Join(w.samples(same), w.keys(same), w.prune()); err != nil {
-		return failure(err, "record the run in the history")
-	}
-	if !same {
-		if _, err = tx.ExecContext(ctx, "UPDATE workspaces SET print = ? WHERE id = ?", print, w.workspace); err != nil {
-			return failure(err, "record the run in the history")
+	for i := range before {
+		if err := insert(ctx, tx, &before[i]); err != nil {
+			return err
 		}
 	}
-	return failure(tx.Commit(), "record the run in the history")
+	print := fingerprint(r)
+	if err := teach(ctx, tx, r, print); err != nil {
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		return err
+	}
+	known, err := h.figures(ctx, r.Workspace, r.Platform)
+	if err != nil {
+		return err
+	}
+	return j.begin(head{print: print, figures: known})
+}
+
+// teach adds a run, and what is to learn from it.
+func teach(ctx context.Context, tx *sql.Tx, r *Run, print []byte) error {
+	if err := insert(ctx, tx, r); err != nil {
+		return err
+	}
+	w := recorder{ctx: ctx, tx: tx, run: r}
+	var old []byte
+	var err error
+	if w.workspace, old, err = workspace(ctx, tx, r.Workspace); err != nil {
+		return err
+	}
+	same := slices.Equal(print, old)
+	if err = errors.Join(w.samples(same), w.keys(same), w.prune()); err != nil || same {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, "UPDATE workspaces SET print = ? WHERE id = ?", print, w.workspace)
+	return err
+}
+
+// insert adds a run's row; a run that is there stays as it is, for what a
+// crash left in a journal may come twice.
+func insert(ctx context.Context, tx *sql.Tx, r *Run) error {
+	n, _, err := workspace(ctx, tx, r.Workspace)
+	if err != nil {
+		return err
+	}
+	command, err := json.Marshal(r.Command)
+	if err != nil {
+		return err
+	}
+	counts, err := json.Marshal(r.Counts)
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, "INSERT OR IGNORE INTO runs VALUES (?,?,?,?,?,?,?,?,?)", r.ID, n, r.Began.UnixNano(), r.Ended.UnixNano(),
+		r.Platform, string(command), string(r.Status), string(counts), r.packed)
+	return err
 }
 
 // fingerprint is equal for runs of the same tasks with the same keys: there is
@@ -295,8 +378,7 @@ func (w *recorder) lastKeys() (map[id.Task]string, error) {
 
 // prune forgets old runs, and now and then the groups that no key has any more.
 func (w *recorder) prune() error {
-	r, err := w.tx.ExecContext(w.ctx, `DELETE FROM runs WHERE workspace = ? AND began <
-		(SELECT began FROM runs WHERE workspace = ? ORDER BY began DESC LIMIT 1 OFFSET ?)`, w.workspace, w.workspace, keptRuns-1)
+	r, err := forget(w.ctx, w.tx, w.workspace)
 	if err != nil {
 		return err
 	}
@@ -304,6 +386,11 @@ func (w *recorder) prune() error {
 		return err
 	}
 	return w.pruneGroups()
+}
+
+func forget(ctx context.Context, tx *sql.Tx, workspace int64) (sql.Result, error) {
+	return tx.ExecContext(ctx, `DELETE FROM runs WHERE workspace = ? AND began <
+		(SELECT began FROM runs WHERE workspace = ? ORDER BY began DESC LIMIT 1 OFFSET ?)`, workspace, workspace, keptRuns-1)
 }
 
 func (w *recorder) pruneGroups() error {
