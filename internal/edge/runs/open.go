@@ -84,7 +84,7 @@ func (p *parts) remember(ctx context.Context, a *app, root string) {
 }
 
 func (p *parts) recall(ctx context.Context, a *app, root string) error {
-	h, err := a.openHistory(ctx)
+	h, err := a.history()
 	if err != nil {
 		return err
 	}
