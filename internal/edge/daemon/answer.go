@@ -192,10 +192,10 @@ func undetailed(b []byte) error {
 		Message string            `json:"message"`
 		Details []json.RawMessage `json:"details"`
 	}
-	if json.Unmarshal(b, &said) != nil || said.Code == 0 || len(said.Details) > 0 {
-		return nil
+	if json.Unmarshal(b, &said) == nil && said.Code != 0 && len(said.Details) == 0 {
+		return connect.NewError(said.Code, errors.New(said.Message))
 	}
-	return connect.NewError(said.Code, errors.New(said.Message))
+	return nil
 }
 
 const (
