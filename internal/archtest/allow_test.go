@@ -11,6 +11,7 @@ import (
 // tests) may import. A name that ends in /... stands for the folder and all
 // below it. base is allowed everywhere and not listed.
 var allow = map[string][]string{
+	"internal/base/clean":   {},
 	"internal/base/content": {},
 	"internal/base/digest":  {},
 	"internal/base/errs":    {},

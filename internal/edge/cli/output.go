@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"brood/internal/base/clean"
 )
 
 // Value writes what no message of the protocol holds as one line of JSON.
@@ -41,14 +43,18 @@ func (a *App) Tell(format string, args ...any) {
 	}
 }
 
-// Table writes rows under a heading, columns as wide as needed.
+// Table writes rows under a heading, columns as wide as needed. Cells are
+// cleaned: they hold names of others.
 func Table(w io.Writer, head []string, rows [][]string) error {
 	widths := make([]int, len(head))
-	all := append([][]string{head}, rows...)
-	for _, row := range all {
+	all := make([][]string, 0, 1+len(rows))
+	for _, row := range append([][]string{head}, rows...) {
+		cells := make([]string, len(row))
 		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+			cells[i] = clean.Text(cell)
+			widths[i] = max(widths[i], utf8.RuneCountInString(cells[i]))
 		}
+		all = append(all, cells)
 	}
 	var b strings.Builder
 	for _, row := range all {
@@ -64,8 +70,8 @@ func Table(w io.Writer, head []string, rows [][]string) error {
 	return err
 }
 
-// Facts writes what is known of one thing, a line each; empty values are left
-// out.
+// Facts writes what is known of one thing, a line each, cleaned; empty values
+// are left out.
 func Facts(w io.Writer, pairs [][2]string) error {
 	width := 0
 	for _, p := range pairs {
@@ -76,7 +82,7 @@ func Facts(w io.Writer, pairs [][2]string) error {
 	var b strings.Builder
 	for _, p := range pairs {
 		if p[1] != "" {
-			fmt.Fprintf(&b, "%-*s  %s\n", width, p[0], p[1])
+			fmt.Fprintf(&b, "%-*s  %s\n", width, p[0], clean.Text(p[1]))
 		}
 	}
 	_, err := io.WriteString(w, b.String())

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"brood/internal/base/clean"
 	"brood/internal/base/errs"
 )
 
@@ -50,9 +51,9 @@ func (a *App) Report(err error) int {
 	return code
 }
 
-// Say writes one line for people to standard error.
+// Say writes one line for people to standard error, names in it cleaned.
 func (a *App) Say(format string, args ...any) {
-	fmt.Fprintf(a.Err, "brood: %s\n", OneLine(fmt.Sprintf(format, args...)))
+	fmt.Fprintf(a.Err, "brood: %s\n", clean.Message(fmt.Sprintf(format, args...)))
 }
 
 // OneLine joins the lines of a text: joined errors have one each.

@@ -3,6 +3,7 @@ package runs
 import (
 	"slices"
 
+	"brood/internal/base/clean"
 	"brood/internal/base/id"
 	"brood/internal/edge/cli"
 	"brood/internal/run/workspace"
@@ -32,7 +33,7 @@ func (a *app) listTasks(w *workspace.Workspace) error {
 	}
 	a.warnAll(w.Warnings)
 	if len(all) == 0 {
-		return a.Text("%s has no tasks: write scripts into package.json, or tasks into brood.yaml\n", w.Root)
+		return a.Text("%s has no tasks: write scripts into package.json, or tasks into brood.yaml\n", clean.Text(w.Root))
 	}
 	rows := make([][]string, len(all))
 	for i, t := range all {
@@ -52,7 +53,7 @@ func (a *app) listTasks(w *workspace.Workspace) error {
 }
 
 // taskNames are what a shell may complete: the names of tasks that are not
-// given yet. Where they cannot be read there are none.
+// given yet, and that can be typed. Where they cannot be read there are none.
 func taskNames(f runFlags, given []string) (names []string) {
 	s, err := openRun(f)
 	if err != nil {
@@ -63,7 +64,7 @@ func taskNames(f runFlags, given []string) (names []string) {
 		return nil
 	}
 	for _, t := range all {
-		if !slices.Contains(given, t.Task) {
+		if !slices.Contains(given, t.Task) && clean.Text(t.Task) == t.Task {
 			names = append(names, t.Task)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"brood/internal/base/clean"
 	"brood/internal/base/errs"
 	"brood/internal/base/id"
 	"brood/internal/edge/cli"
@@ -248,7 +249,7 @@ func newWhyChange(c key.Change) whyChange {
 
 func (a *app) tellWhy(r *reason, indent string) {
 	p := a.Palette()
-	name := p.Bold(string(r.Task))
+	name := p.Bold(clean.Text(string(r.Task)))
 	since := fmt.Sprintf("run %s, %s ago", r.Run, cli.Brief(time.Since(r.When)))
 	switch {
 	case r.Verdict == "never":
@@ -261,7 +262,7 @@ func (a *app) tellWhy(r *reason, indent string) {
 		a.Tell("%s%s is not as it was in %s:", indent, name, since)
 	}
 	if r.Ran != "" {
-		a.Tell("%s  %s", indent, p.Warn(r.Ran))
+		a.Tell("%s  %s", indent, p.Warn(clean.Message(r.Ran)))
 	}
 	because := slices.Clone(r.Because)
 	for _, c := range r.Changes {
@@ -282,9 +283,9 @@ func (c whyChange) text(p cli.Palette) string {
 		key.TaskGroup: "definition", key.EnvGroup: "variable", key.GlobalGroup: "workspace", key.LockGroup: "lockfile",
 		key.UpstreamGroup: "dependency", key.FilesGroup: "file",
 	}[c.Group]
-	s := fmt.Sprintf("%-10s  %s %s", kind, c.Name, p.Warn(c.How))
+	s := fmt.Sprintf("%-10s  %s %s", kind, clean.Text(c.Name), p.Warn(c.How))
 	if c.Group == key.TaskGroup && c.How == "changed" && len(c.Old)+len(c.New) <= 2*shownValue {
-		s += fmt.Sprintf(": %s, was %s", c.New, c.Old)
+		s += fmt.Sprintf(": %s, was %s", clean.Text(c.New), clean.Text(c.Old))
 	}
 	return s
 }

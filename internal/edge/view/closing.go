@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"brood/internal/base/clean"
 	"brood/internal/run"
 	"brood/internal/run/orchestrator"
 )
@@ -112,11 +113,11 @@ func steps(all []orchestrator.Step, sep string, times bool) string {
 func Tells(f orchestrator.Finished) string {
 	switch {
 	case len(f.Failures) == 1:
-		return fmt.Sprintf("task %s failed", clean(string(f.Failures[0])))
+		return fmt.Sprintf("task %s failed", clean.Text(string(f.Failures[0])))
 	case f.Failed > 1:
 		names := make([]string, 0, namesShown)
 		for _, n := range f.Failures[:min(namesShown, len(f.Failures))] {
-			names = append(names, clean(string(n)))
+			names = append(names, clean.Text(string(n)))
 		}
 		if more := f.Failed - len(names); more > 0 {
 			names = append(names, fmt.Sprintf("%d more", more))

@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"brood/internal/base/clean"
 	"brood/internal/run"
 	"brood/internal/run/orchestrator"
 )
@@ -21,7 +22,7 @@ func (v *View) annotate(t *task, e orchestrator.Ended) {
 	if tail := plain(t.held.tail(annotationLines)); tail != "" {
 		text += "\n" + tail
 	}
-	fmt.Fprintf(&v.text, "::error title=%s::%s\n", escapeProperty(clean(string(t.info.Task))), escape(text))
+	fmt.Fprintf(&v.text, "::error title=%s::%s\n", escapeProperty(clean.Text(string(t.info.Task))), escape(text))
 }
 
 // escape makes a text one value of a workflow command.
@@ -49,7 +50,7 @@ func WriteSummary(w io.Writer, r *orchestrator.Report) error {
 				b.WriteString("| failed | how |\n|---|---|\n")
 			}
 			failures[string(e.Task)] = true
-			fmt.Fprintf(&b, "| `%s` | %s |\n", cell(clean(string(e.Task))), cell(verdict(e)))
+			fmt.Fprintf(&b, "| `%s` | %s |\n", cell(clean.Text(string(e.Task))), cell(verdict(e)))
 		}
 	}
 	if len(failures) > 0 {
@@ -58,7 +59,7 @@ func WriteSummary(w io.Writer, r *orchestrator.Report) error {
 	if len(f.Slowest) > 0 {
 		b.WriteString("| slowest | took |\n|---|---|\n")
 		for _, s := range f.Slowest {
-			fmt.Fprintf(&b, "| `%s` | %s |\n", cell(clean(string(s.Task))), took(s.TookMS))
+			fmt.Fprintf(&b, "| `%s` | %s |\n", cell(clean.Text(string(s.Task))), took(s.TookMS))
 		}
 		b.WriteByte('\n')
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
+	"brood/internal/base/clean"
 	"brood/internal/base/id"
 )
 
@@ -32,7 +33,7 @@ func (p paint) bold(s string) string  { return p.in("1", s) }
 // label is a task's name in front of its lines.
 func label(t id.Task) string {
 	project, name := t.Split()
-	return leading(clean(string(project)) + ":" + clean(name))
+	return clean.Leading(clean.Text(string(project)) + ":" + clean.Text(name))
 }
 
 // took is a duration for people.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"brood/internal/base/clean"
 	"brood/internal/run"
 	"brood/internal/run/orchestrator"
 )
@@ -80,7 +81,7 @@ func (t *task) headline() string {
 		return "has no key, runs"
 	}
 	if t.damage != "" {
-		return "cache miss " + key + ", runs: what is stored cannot be restored and is replaced (" + message(t.damage) + ")"
+		return "cache miss " + key + ", runs: what is stored cannot be restored and is replaced (" + clean.Message(t.damage) + ")"
 	}
 	return "cache miss " + key + ", runs"
 }
@@ -154,7 +155,7 @@ func (v *View) showEnd(t *task, e orchestrator.Ended) {
 		v.streamEnd(t, e)
 	}
 	if e.Unsaved != "" && t.mode != LogsNone {
-		v.say(t, v.paint.warn("not saved: ")+message(e.Unsaved))
+		v.say(t, v.paint.warn("not saved: ")+clean.Message(e.Unsaved))
 	}
 	if e.Status != run.Failed {
 		t.held = held{}
@@ -225,7 +226,7 @@ func (v *View) block(t *task, e orchestrator.Ended) {
 func verdict(e orchestrator.Ended) string {
 	s := ending(e.Exit, e.Signal, e.TimedOut)
 	if e.Error != "" {
-		s = message(e.Error)
+		s = clean.Message(e.Error)
 	}
 	s += " after " + took(e.TookMS)
 	if e.Attempts > 1 {
@@ -239,20 +240,20 @@ func ending(exit int, signal string, late bool) string {
 	case late:
 		return "it took too long"
 	case signal != "":
-		return "ended by " + clean(signal)
+		return "ended by " + clean.Text(signal)
 	}
 	return fmt.Sprintf("exit code %d", exit)
 }
 
 func (v *View) showWarning(t *task, e orchestrator.Warning) {
-	text := v.paint.warn("warning: ") + message(e.Message)
+	text := v.paint.warn("warning: ") + clean.Message(e.Message)
 	if t != nil {
 		v.say(t, text)
 	} else {
 		v.text.WriteString(text + "\n")
 	}
 	if v.o.GitHub {
-		v.text.WriteString("::warning::" + escape(message(e.Message)) + "\n")
+		v.text.WriteString("::warning::" + escape(clean.Message(e.Message)) + "\n")
 	}
 }
 

@@ -1,4 +1,4 @@
-package view
+package clean
 
 import (
 	"strconv"
@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// clean writes a name or a message of others so that it stays on its line and
-// is nothing but text: what steers a terminal or turns its writing round is
-// seen as Go quotes it. Output of tasks is not cleaned; it is theirs.
-func clean(s string) string {
+// Text writes a name or a value of others so that it stays on its line and is
+// nothing but text: what steers a terminal or turns its writing round is seen
+// as Go quotes it.
+func Text(s string) string {
 	at := strings.IndexFunc(s, steers)
 	if at < 0 && utf8.ValidString(s) {
 		return uncommanding(s)
@@ -41,20 +41,20 @@ func steers(r rune) bool {
 // in a line.
 func uncommanding(s string) string { return strings.ReplaceAll(s, "##[", `#\x23[`) }
 
-// leading breaks the form that GitHub finds at the beginning of a line.
-func leading(s string) string {
+// Leading breaks the form that GitHub finds at the beginning of a line.
+func Leading(s string) string {
 	if text := strings.TrimLeftFunc(s, unicode.IsSpace); strings.HasPrefix(text, "::") {
 		return s[:len(s)-len(text)] + `\x3a` + text[1:]
 	}
 	return s
 }
 
-// message is a message of others as one line: joined errors have one each.
-func message(s string) string {
+// Message is a message of others as one line: joined errors have one each.
+func Message(s string) string {
 	var lines []string
 	for line := range strings.SplitSeq(s, "\n") {
 		if line = strings.TrimSpace(line); line != "" {
-			lines = append(lines, clean(line))
+			lines = append(lines, Text(line))
 		}
 	}
 	return strings.Join(lines, "; ")
