@@ -42,17 +42,13 @@ func (a *app) dial(ctx context.Context) (*client.Client, error) {
 
 // reach reaches the daemon that there is.
 func (a *app) reach(ctx context.Context) (*client.Client, error) {
-	h, err := a.Dir()
-	if err != nil {
-		return nil, err
-	}
-	return client.Dial(ctx, client.Options{Home: h.Dir()})
+	return a.reachIn(ctx, patience{answerNotice, answerLimit})
 }
 
 // absent reports whether there is no daemon. A discovery file that cannot be
 // read was left by none that lives: a new one writes it anew.
 func absent(err error) bool {
-	return errs.Is(err, errs.Unavailable) || errs.Is(err, errs.DataLoss)
+	return (errs.Is(err, errs.Unavailable) || errs.Is(err, errs.DataLoss)) && !isSilent(err)
 }
 
 // compare says that the daemon is another brood than this one. It is said

@@ -130,7 +130,7 @@ func newDaemonStop(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "stop",
 		Short:   "Stop the daemon; sandboxes run on",
-		Long:    "Stop the daemon and wait until it is gone. Sandboxes run on, and the next daemon\ntakes them over. It is no error when none runs.",
+		Long:    "Stop the daemon and wait until it is gone. Sandboxes run on, and the next daemon\ntakes them over. It is no error when none runs. One that does not answer is ended\nwith a signal.",
 		Example: "  brood daemon stop",
 		Args:    cli.Takes(0, 0),
 		RunE: cli.Interruptible(func(ctx context.Context, _ []string) error {
@@ -151,36 +151,39 @@ func newDaemonStop(a *app) *cobra.Command {
 // stop ends the daemon and waits until its lock is free: nothing else says
 // surely that it is gone. It returns the daemon's pid, 0 when none ran.
 func (a *app) stop(ctx context.Context) (uint32, error) {
-	c, err := a.reachHolder(ctx)
-	if err != nil || c == nil {
-		return 0, err
-	}
-	defer c.Close()
 	h, err := a.Dir()
 	if err != nil {
 		return 0, err
 	}
+	c, err := a.reachHolder(ctx, patience{answerNotice, stopPatience})
+	if isSilent(err) {
+		return a.end(ctx, h)
+	}
+	if err != nil || c == nil {
+		return 0, err
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
 	if err := c.Shutdown(ctx); err != nil && !errs.Is(err, errs.Unavailable) { // it may be gone before it has answered
 		return 0, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, startLimit)
-	defer cancel()
-	return c.Info().GetPid(), awaitUnlocked(ctx, h, c.Info())
+	return c.Info().GetPid(), awaitUnlocked(ctx, h, int(c.Info().GetPid()))
 }
 
 // awaitUnlocked waits until a daemon's lock is free, or another's: somebody who
 // waits for a daemon may have started the next one at once.
-func awaitUnlocked(ctx context.Context, h *home.Home, d *daemonv1.GetInfoResponse) error {
+func awaitUnlocked(ctx context.Context, h *home.Home, daemon int) error {
 	for {
 		held, err := h.Held("daemon")
 		if err != nil || !held {
 			return err
 		}
-		if pid, _ := h.Signature("daemon"); pid != 0 && pid != int(d.GetPid()) {
+		if pid, _ := h.Signature("daemon"); pid != 0 && pid != daemon {
 			return nil
 		}
 		if err := pause(ctx, startPause); err != nil {
-			return errs.New(errs.CodeOf(err), "the daemon (pid %d) was told to stop and still runs: see %s (%w)", d.GetPid(), logFile(h), err)
+			return errs.New(errs.CodeOf(err), "the daemon (pid %d) was told to stop and still runs: see %s (%w)", daemon, logFile(h), err)
 		}
 	}
 }
@@ -214,7 +217,7 @@ func newDaemonStatus(a *app) *cobra.Command {
 		Example: "  brood daemon status\n  brood daemon status --json",
 		Args:    cli.Takes(0, 0),
 		RunE: cli.Interruptible(func(ctx context.Context, _ []string) error {
-			c, err := a.reachHolder(ctx)
+			c, err := a.reachHolder(ctx, patience{answerNotice, answerLimit})
 			if err == nil && c == nil {
 				c, err = a.reach(ctx) // which says where none answers
 			}

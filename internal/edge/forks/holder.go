@@ -62,7 +62,7 @@ func unanswered(h *home.Home, waited time.Duration) error {
 
 // reachHolder reaches the daemon that has the home, which may have lost what
 // leads to it and put it back soon; nil when there is none.
-func (a *app) reachHolder(ctx context.Context) (*client.Client, error) {
+func (a *app) reachHolder(ctx context.Context, p patience) (*client.Client, error) {
 	h, err := a.Dir()
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func (a *app) reachHolder(ctx context.Context) (*client.Client, error) {
 	limited, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	for {
-		c, err := a.reach(limited)
+		c, err := a.reachIn(limited, p)
 		if !absent(err) {
 			return c, err
 		}

@@ -37,7 +37,11 @@ func (a *app) complete(most int, ask names) completer {
 func (a *app) names(ctx context.Context, ask names) []string {
 	ctx, cancel := context.WithTimeout(ctx, completionLimit)
 	defer cancel()
-	c, err := a.reach(ctx)
+	h, err := a.Dir()
+	if err != nil {
+		return nil
+	}
+	c, err := client.Dial(ctx, client.Options{Home: h.Dir()})
 	if err != nil {
 		return nil
 	}
