@@ -47,20 +47,6 @@ type task struct {
 	held held   // output shown later, or again
 }
 
-// held keeps the end of a task's output.
-type held struct {
-	text []byte
-	cut  bool
-}
-
-func (h *held) add(text string, most int) {
-	h.text = append(h.text, text...)
-	if len(h.text) > 2*most {
-		h.text = append(h.text[:0], h.text[len(h.text)-most:]...)
-		h.cut = true
-	}
-}
-
 func newBook() *book {
 	return &book{index: map[id.Task]*task{}, count: map[run.Status]int{}}
 }

@@ -19,6 +19,7 @@ const (
 // closing is what stays on the screen: the failures with the end of their
 // output, and the sum.
 func (v *View) closing(f orchestrator.Finished) {
+	v.breakLine()
 	for _, t := range v.book.failures {
 		v.again(t)
 	}
@@ -31,7 +32,7 @@ func (v *View) closing(f orchestrator.Finished) {
 // again shows a failure at the end, where it is looked for. In a block of a
 // log that folds it is the last thing seen anyway, and is only named.
 func (v *View) again(t *task) {
-	if t.mode == LogsNone || v.o.GitHub || len(t.held.text) == 0 {
+	if t.mode == LogsNone || v.o.GitHub || t.held.size == 0 {
 		return
 	}
 	fmt.Fprintf(&v.text, "\n%s %s\n", v.paint.bad(label(t.info.Task)), v.paint.faint(verdict(*t.ended)))

@@ -1,9 +1,7 @@
 package view
 
 import (
-	"bytes"
 	"fmt"
-	"strings"
 
 	"brood/internal/base/clean"
 	"brood/internal/run"
@@ -106,46 +104,6 @@ func (v *View) keeps(t *task) int {
 	return againMost
 }
 
-// lines writes whole lines of a task; the rest waits for its end.
-func (v *View) lines(t *task, text string) {
-	for {
-		line, rest, whole := strings.Cut(text, "\n")
-		if !whole {
-			t.line = append(t.line, line...)
-			return
-		}
-		if len(t.line) > 0 {
-			line = string(t.line) + line
-			t.line = t.line[:0]
-		}
-		v.line(t, visible(line))
-		text = rest
-	}
-}
-
-func (v *View) endLine(t *task) {
-	if len(t.line) > 0 {
-		v.line(t, visible(string(t.line)))
-		t.line = nil
-	}
-}
-
-func (v *View) line(t *task, s string) {
-	if !v.o.Bare {
-		v.text.WriteString(v.paint.in(t.colour, label(t.info.Task)+": "))
-	}
-	v.text.WriteString(s)
-	v.text.WriteByte('\n')
-}
-
-// say writes a line of ours about a task; it has its name in front always.
-func (v *View) say(t *task, s string) {
-	v.endLine(t)
-	v.text.WriteString(v.paint.in(t.colour, label(t.info.Task)+": "))
-	v.text.WriteString(s)
-	v.text.WriteByte('\n')
-}
-
 func (v *View) showEnd(t *task, e orchestrator.Ended) {
 	switch {
 	case e.Status == run.Skipped || e.Status == run.Aborted && e.Attempts == 0:
@@ -165,6 +123,7 @@ func (v *View) showEnd(t *task, e orchestrator.Ended) {
 // showUploading says once why nothing ends; on a terminal the live part does.
 func (v *View) showUploading(e orchestrator.Uploading) {
 	if !v.uploading && v.o.Size == nil {
+		v.breakLine()
 		v.text.WriteString(uploading(e.Left) + "\n")
 	}
 	v.uploading = true
@@ -190,7 +149,9 @@ func (v *View) all(t *task) {
 	if t.held.cut {
 		v.say(t, v.paint.faint("the beginning of its output is left out"))
 	}
-	v.lines(t, string(t.held.text))
+	for _, text := range t.held.parts {
+		v.lines(t, text)
+	}
 	v.endLine(t)
 }
 
@@ -202,10 +163,11 @@ func (v *View) block(t *task, e orchestrator.Ended) {
 		return
 	}
 	output := t.mode == LogsFull || t.mode == LogsErrorsOnly || t.mode == LogsNewOnly && e.Status != run.Cached
-	fold := v.o.GitHub && !failed && output && len(t.held.text) > 0
+	fold := v.o.GitHub && !failed && output && t.held.size > 0
 	bare := v.o.Bare
 	v.o.Bare = v.o.Bare || v.o.GitHub
 	if fold {
+		v.breakLine()
 		fmt.Fprintf(&v.text, "::group::%s %s\n", label(t.info.Task), took(e.TookMS))
 	}
 	v.head(t)
@@ -250,23 +212,10 @@ func (v *View) showWarning(t *task, e orchestrator.Warning) {
 	if t != nil {
 		v.say(t, text)
 	} else {
+		v.breakLine()
 		v.text.WriteString(text + "\n")
 	}
 	if v.o.GitHub {
 		v.text.WriteString("::warning::" + escape(clean.Message(e.Message)) + "\n")
 	}
-}
-
-// tail is the last lines of what was kept.
-func (h *held) tail(lines int) string {
-	text := bytes.TrimRight(h.text, "\n")
-	at := len(text)
-	for range lines {
-		i := bytes.LastIndexByte(text[:at], '\n')
-		if i < 0 {
-			return string(text)
-		}
-		at = i
-	}
-	return string(text[at+1:])
 }

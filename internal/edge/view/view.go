@@ -26,6 +26,7 @@ type View struct {
 	book    *book
 	text    bytes.Buffer // not written yet
 	painted int          // lines of the live part on the screen
+	open    *task        // the last line written is a long one of it, without its end
 	owner   *task        // the interactive task that has the terminal
 	missed  bool         // so much was to be written meanwhile that its beginning is lost
 	started int
@@ -52,6 +53,7 @@ func (v *View) Event(at time.Time, e orchestrator.Event) {
 	}
 	v.show(t, e)
 	if _, begins := e.(orchestrator.Started); begins && v.lends(t) {
+		v.breakLine()
 		v.write(at, false)
 		v.owner = t
 	}
@@ -73,6 +75,7 @@ func (v *View) Close(now time.Time) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.regain()
+	v.breakLine()
 	v.write(now, false)
 	return v.err
 }
@@ -89,7 +92,7 @@ func (v *View) write(now time.Time, live bool) {
 		v.painted = 0
 	}
 	v.text.WriteTo(&b) //nolint:errcheck // a Buffer takes everything
-	if live && v.o.Size != nil && v.book.finished == nil && !v.book.began.IsZero() {
+	if live && v.open == nil && v.o.Size != nil && v.book.finished == nil && !v.book.began.IsZero() {
 		lines := v.live(now)
 		for _, l := range lines {
 			b.WriteString(l)

@@ -63,8 +63,12 @@ func (r *runner) noteAttempt(s *task, t *run.Task, msg message) {
 // uncounted says that a task is there for others alone.
 func uncounted(t *run.Task) bool { return t.Excluded || t.Command.Empty() }
 
-// pump passes on what the running tasks wrote.
+// pump passes on what the running tasks wrote. Where the listener does not keep
+// up, tasks that write much wait, and the run does not.
 func (r *runner) pump() {
+	if r.speak.behind() {
+		return
+	}
 	for i := range r.live {
 		r.flush(i, false)
 	}

@@ -1,11 +1,13 @@
 package orchestrator_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -380,4 +382,72 @@ func BenchmarkWarm(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/10_000, "µs/task")
+}
+
+// TestSlowListenerHoldsTheWriter: what a listener has not heard is bounded, the
+// run goes on meanwhile, and nothing is lost.
+func TestSlowListenerHoldsTheWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		const piece, pieces = 32 << 10, 1200 // one line of 39 MB
+		var taken atomic.Int64
+		w.commands["p#a"] = func(_ context.Context, _ int, out io.Writer) int {
+			for range pieces {
+				n, _ := out.Write(bytes.Repeat([]byte("x"), piece))
+				taken.Add(int64(n))
+			}
+			return 0
+		}
+		ended := make(chan struct{})
+		w.commands["p#b"] = func(context.Context, int, io.Writer) int {
+			close(ended)
+			return 0
+		}
+		var heard, held int64
+		w.run(t.Context(), t, func(c *orchestrator.Config) {
+			c.Listen = func(_ time.Time, e orchestrator.Event) {
+				o, ok := e.(orchestrator.Output)
+				if !ok {
+					return
+				}
+				if heard == 0 {
+					time.Sleep(time.Minute)
+				}
+				held = max(held, taken.Load()-heard)
+				heard += int64(len(o.Text))
+			}
+		}, "a", "b")
+		<-ended
+		if heard != piece*pieces {
+			t.Errorf("%d bytes heard of %d", heard, piece*pieces)
+		}
+		if held > 20<<20 {
+			t.Errorf("%d bytes waited for the listener", held)
+		}
+	})
+}
+
+// TestLongReplayIsItsEnd: of a stored output that is very long the end is shown.
+func TestLongReplayIsItsEnd(t *testing.T) {
+	const most = 4 << 20
+	for _, size := range []int{most - 1, most, most + 1, 3*most + 12345} {
+		long := make([]byte, size)
+		for i := range long {
+			long[i] = byte('a' + i%23)
+		}
+		w := newWorld()
+		w.commands["p#a"] = func(_ context.Context, _ int, out io.Writer) int {
+			_, _ = out.Write(long)
+			return 0
+		}
+		w.run(t.Context(), t, nil, "a")
+		w.run(t.Context(), t, nil, "a")
+		want := string(long)
+		if size > most {
+			want = "[the beginning is left out]\n" + want[size-most:]
+		}
+		if got := w.text("p#a"); got != want {
+			t.Errorf("of %d bytes %d are seen, not %d, or not the same", size, len(got), len(want))
+		}
+	}
 }

@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"brood/internal/base/life"
@@ -10,6 +11,8 @@ import (
 const (
 	// speakerQueue is how many events wait for the listener before the run does.
 	speakerQueue = 1024
+	// speakerMost is how much output of tasks waits with them.
+	speakerMost = 16 << 20
 	// speakerGrace is how long an aborted run waits for a listener that takes
 	// nothing.
 	speakerGrace = 2 * time.Second
@@ -20,6 +23,9 @@ const (
 // aborting.
 type speaker struct {
 	events chan spoken
+	held   atomic.Int64  // bytes of output in events
+	freed  chan struct{} // the listener has heard something
+	done   chan struct{} // it has heard everything
 	group  *life.Group
 	over   <-chan struct{} // the run is aborted
 	stuck  bool
@@ -28,18 +34,22 @@ type speaker struct {
 type spoken struct {
 	at time.Time
 	e  Event
+	// size is how many bytes of output it has.
+	size int64
 	// heard is closed when the listener has returned; nil: nobody waits for that.
 	heard chan<- struct{}
 }
 
 func newSpeaker(over <-chan struct{}, listen func(time.Time, Event)) *speaker {
-	s := &speaker{events: make(chan spoken, speakerQueue), group: life.NewGroup(context.Background()), over: over}
+	s := &speaker{events: make(chan spoken, speakerQueue), freed: make(chan struct{}, 1), done: make(chan struct{}), group: life.NewGroup(context.Background()), over: over}
 	if listen == nil {
 		listen = func(time.Time, Event) {}
 	}
 	s.group.Go("listener", func(context.Context) error {
+		defer close(s.done)
 		for m := range s.events {
 			listen(m.at, m.e)
+			s.release(m.size)
 			if m.heard != nil {
 				close(m.heard)
 			}
@@ -64,29 +74,74 @@ func (s *speaker) put(m spoken) {
 	if s.stuck {
 		return
 	}
-	select {
-	case s.events <- m:
-		return
-	default:
+	if o, ok := m.e.(Output); ok {
+		m.size = int64(len(o.Text))
 	}
-	select {
-	case s.events <- m:
-		return
-	case <-s.over:
-	}
-	grace := time.NewTimer(speakerGrace)
-	defer grace.Stop()
-	select {
-	case s.events <- m:
-	case <-grace.C:
-		s.stuck = true
+	s.held.Add(m.size)
+	over := s.over
+	var grace <-chan time.Time
+	for {
+		events := s.events
+		if before := s.held.Load() - m.size; m.size > 0 && before > 0 && before+m.size > speakerMost {
+			events = nil // no room, however few they are
+		}
+		select {
+		case events <- m:
+			return
+		default:
+		}
+		select {
+		case events <- m:
+			return
+		case <-s.freed:
+		case <-over:
+			over, grace = nil, time.After(speakerGrace)
+		case <-grace:
+			s.stuck = true
+			return
+		}
 	}
 }
 
-// close waits until the listener has heard everything, unless it is stuck.
+// release is told that an event with so much output was heard.
+func (s *speaker) release(size int64) {
+	s.held.Add(-size)
+	select {
+	case s.freed <- struct{}{}:
+	default:
+	}
+}
+
+// behind says that so much output waits that more should not follow yet. An
+// aborted run is not kept from its end by that.
+func (s *speaker) behind() bool {
+	select {
+	case <-s.over:
+		return false
+	default:
+		return !s.stuck && s.held.Load() > speakerMost/2
+	}
+}
+
+// close waits until the listener has heard everything. When the run is aborted
+// one that hears nothing for a while is stuck, and left to itself.
 func (s *speaker) close() {
 	close(s.events)
-	if !s.stuck {
-		_ = s.group.Wait() // the listener returns no error
+	over := s.over
+	var grace <-chan time.Time
+	for !s.stuck {
+		select {
+		case <-s.done:
+			_ = s.group.Wait() // the listener returns no error
+			return
+		case <-s.freed:
+			if grace != nil {
+				grace = time.After(speakerGrace)
+			}
+		case <-over:
+			over, grace = nil, time.After(speakerGrace)
+		case <-grace:
+			s.stuck = true
+		}
 	}
 }

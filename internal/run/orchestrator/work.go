@@ -85,19 +85,19 @@ func readLog(ctx context.Context, h Hit) (text []byte, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	cut := false
-	for {
-		part, err := io.ReadAll(io.LimitReader(f, replayMost))
-		if err != nil {
-			return nil, err
+	if text, err = io.ReadAll(io.LimitReader(f, replayMost)); err != nil || len(text) < replayMost {
+		return text, err
+	}
+	cut, more := false, make([]byte, replayMost/4)
+	for err == nil {
+		var n int
+		if n, err = io.ReadFull(f, more); n > 0 {
+			text = append(text[:copy(text, text[n:])], more[:n]...)
+			cut = true
 		}
-		text = append(text, part...)
-		if len(part) < replayMost {
-			break
-		}
-		if len(text) > replayMost {
-			text, cut = append(text[:0], text[len(text)-replayMost:]...), true
-		}
+	}
+	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, err
 	}
 	if cut {
 		text = append([]byte("[the beginning is left out]\n"), text...)
