@@ -52,6 +52,9 @@ type Result struct {
 	Began, Ended time.Time
 	Usage        Usage
 	TimedOut     bool
+	// Interrupted says that the task had the terminal and ended as a key pressed
+	// there makes it (Ctrl-C, Ctrl-\): a person's doing.
+	Interrupted bool
 	// Err says why the command could not be run at all. It is the machine's
 	// fault, not the task's.
 	Err error

@@ -267,6 +267,28 @@ func TestCtrlCIsTheTasks(t *testing.T) {
 	content(t, dir, "caught")
 }
 
+// TestCtrlCIsNoFailureToRetry: whoever ends a task does not want it again.
+func TestCtrlCIsNoFailureToRetry(t *testing.T) {
+	for name, command := range map[string]string{"of a signal": "stty -echo; echo ready; exec sleep 600", "by itself": "trap 'exit 130' INT; echo ready; while :; do sleep 1; done"} {
+		t.Run(name, func(t *testing.T) {
+			dir := place(t, `  ask: {interactive: true, retries: 2, command: "echo x >> tries; `+command+`"}`)
+			s := sit(t, brood(t, dir, "run", "ask", "--retry=3"))
+			s.until("ready")
+			s.press("\x03")
+			s.ends(1)
+			if got := content(t, dir, "tries"); got != "x\n" {
+				t.Errorf("it was tried again:\n%s", s.screen())
+			}
+		})
+	}
+	dir := place(t, `  ask: {interactive: true, command: "echo x >> tries; exit 1"}`)
+	s := sit(t, brood(t, dir, "run", "ask", "--retry=1"))
+	s.ends(1)
+	if got := content(t, dir, "tries"); got != "x\nx\n" {
+		t.Errorf("a failure is tried again: %q", got)
+	}
+}
+
 // TestAbortTakesTheTerminalBack: also from a task that does not hear.
 func TestAbortTakesTheTerminalBack(t *testing.T) {
 	for name, command := range map[string]string{

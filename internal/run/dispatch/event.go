@@ -47,6 +47,9 @@ const (
 	Broke
 	// Unable: the command could not be run here at all; trying again is no use.
 	Unable
+	// Interrupted: a person ended it at the terminal that it had. It failed, and
+	// is not tried again.
+	Interrupted
 )
 
 // Abort stops the run: nothing begins any more.

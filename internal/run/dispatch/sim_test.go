@@ -65,7 +65,8 @@ type world struct {
 	restores map[int]bool
 	ends     map[int]dispatch.End
 	tries    map[int]int
-	proven   map[int]bool // its outputs are what its key says
+	last     map[int]dispatch.Ending // of its last attempt
+	proven   map[int]bool            // its outputs are what its key says
 	abortAt  int
 	aborted  bool
 	met      map[string]int
@@ -75,7 +76,7 @@ type world struct {
 func newWorld(seed uint64) *world {
 	w := &world{
 		rand: rand.New(rand.NewPCG(seed, 7)), index: map[id.Task]int{}, running: map[int]bool{}, deriving: map[int]bool{}, restores: map[int]bool{},
-		ends: map[int]dispatch.End{}, tries: map[int]int{}, proven: map[int]bool{}, met: map[string]int{}, abortAt: -1, tell: func(string, ...any) {},
+		ends: map[int]dispatch.End{}, tries: map[int]int{}, last: map[int]dispatch.Ending{}, proven: map[int]bool{}, met: map[string]int{}, abortAt: -1, tell: func(string, ...any) {},
 	}
 	n := w.rand.IntN(30)
 	for i := range n {
@@ -241,7 +242,7 @@ func (w *world) one(e dispatch.Effect) error {
 }
 
 func (w *world) ending() dispatch.Ending {
-	return []dispatch.Ending{dispatch.Succeeded, dispatch.Succeeded, dispatch.Succeeded, dispatch.Broke, dispatch.Unable}[w.rand.IntN(5)]
+	return []dispatch.Ending{dispatch.Succeeded, dispatch.Succeeded, dispatch.Succeeded, dispatch.Broke, dispatch.Unable, dispatch.Interrupted}[w.rand.IntN(6)]
 }
 
 // owe notes an answer; a task's process ends once.

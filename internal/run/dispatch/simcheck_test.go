@@ -65,6 +65,9 @@ func (w *world) run(e dispatch.Run) error {
 	}
 	if e.Attempt > 1 {
 		w.met["retry"]++
+		if last := w.last[e.Task]; last != dispatch.Broke {
+			return fmt.Errorf("is tried again after the ending %d", last)
+		}
 	}
 	if err := w.depsFinal(e.Task, w.p.Continue == dispatch.Always); err != nil {
 		return err
@@ -79,6 +82,7 @@ func (w *world) run(e dispatch.Run) error {
 	if !t.Persistent || w.rand.IntN(3) == 0 {
 		r := dispatch.Ran{Task: e.Task, Ending: w.ending(), Unproven: w.rand.IntN(8) == 0}
 		w.owe(r)
+		w.last[e.Task] = r.Ending
 		w.proven[e.Task] = e.Save && !r.Unproven
 	}
 	if t.Persistent {

@@ -161,6 +161,8 @@ func (r *runner) attempt(ctx context.Context, a attempt) message {
 	switch {
 	case result.Err != nil:
 		ran.Ending, msg.err = dispatch.Unable, result.Err
+	case result.Interrupted:
+		ran.Ending = dispatch.Interrupted
 	case !result.OK():
 		ran.Ending = dispatch.Broke
 	case prepareErr != nil:

@@ -68,6 +68,7 @@ func (w *Worker) attempt(ctx context.Context, o run.Order, plan *script.Plan, ou
 	res.Usage = a.site.usage(used)
 	res.TimedOut = errors.Is(context.Cause(ctx), errTimeout)
 	stopping := !undo()
+	res.Interrupted = a.loan != nil && !stopping && byKey(res.Exit)
 	a.end(stopping, output)
 	if err := output.err(); err != nil && res.Err == nil {
 		res.Err = err

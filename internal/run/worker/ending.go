@@ -36,6 +36,12 @@ func (e ending) exit() (int, string) {
 	return e.status.ExitStatus(), ""
 }
 
+// byKey says that an exit code is that of a process which a key of the terminal
+// ended, or that of a shell or program that tells of it.
+func byKey(exit int) bool {
+	return exit == 128+int(syscall.SIGINT) || exit == 128+int(syscall.SIGQUIT)
+}
+
 // cpu is the time of the process, and of those that it waited for.
 func (e ending) cpu() time.Duration {
 	return time.Duration(e.usage.Utime.Nano() + e.usage.Stime.Nano())
