@@ -55,7 +55,7 @@ func (a *app) begin(ctx context.Context, f runFlags) (*parts, error) {
 	// They outlive the group, so their context is not the group's.
 	p.group.Go("files", func(context.Context) (err error) {
 		p.stamps = cache.Stamps(p.dir, root)
-		p.snapshot, err = files.Read(ctx, files.Config{Root: root, Stamps: p.stamps})
+		p.snapshot, err = files.Read(ctx, files.Config{Root: root, Stamps: p.stamps, Folders: cache.Folders(p.dir, root)})
 		return err
 	})
 	p.group.Go("history", func(context.Context) error {

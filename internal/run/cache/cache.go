@@ -69,6 +69,11 @@ func Stamps(dir, root string) *stamp.Table {
 	return stamp.Load(filepath.Join(dir, "stamps", digest.Of([]byte(root)).Short()))
 }
 
+// Folders is the file beside them that files.Config wants.
+func Folders(dir, root string) string {
+	return filepath.Join(dir, "stamps", digest.Of([]byte(root)).Short()+".folders")
+}
+
 // Open opens the local store, making it if there is none.
 func Open(ctx context.Context, cfg Config) (*Cache, error) {
 	st, err := store.Open(cfg.Dir, cfg.MaxBytes)

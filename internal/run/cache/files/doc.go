@@ -11,10 +11,12 @@
 // checkout. Files with an attribute that lets git record other bytes than lie
 // there (filter, ident, working-tree-encoding) always have the id of the bytes:
 // these are what tasks read, and many of them are recorded as the same. An
-// unfetched Git LFS pointer is so told from the file it stands for. Without git the tree is walked, and .gitignore files are honoured.
+// unfetched Git LFS pointer is so told from the file it stands for. Without git
+// the tree is walked, and .gitignore files are honoured.
 //
-// One git process lists the untracked files of the whole workspace; a second
-// one runs only where attributes or the configuration must be asked, a third only
+// One git process lists the untracked files of the whole workspace, and none does
+// where no name appeared since and the rules stand as they did: that is seen by
+// the folders' times (folders.go). A second one runs only where attributes or the configuration must be asked, a third only
 // once files appear that were not there before. Repositories inside the
 // workspace (submodules) are read the same way, each by its own git.
 //

@@ -163,6 +163,22 @@ func (r *repo) index(ctx context.Context) ([]record, int64, error) {
 	return nil, 0, errs.New(errs.Unavailable, "git's index %s keeps changing: wait until git is done", file)
 }
 
+// below returns the entries below dir, relative to it.
+func (r *repo) below(records []record, dir string) ([]record, error) {
+	prefix, err := filepath.Rel(r.top, dir)
+	if err != nil || prefix == "." {
+		return records, err
+	}
+	var mine []record
+	for _, e := range records {
+		if rest, ok := strings.CutPrefix(e.path, prefix+"/"); ok {
+			e.path = rest
+			mine = append(mine, e)
+		}
+	}
+	return mine, nil
+}
+
 // askIndex lets git read an index of a kind that this package does not.
 func (r *repo) askIndex(ctx context.Context) ([]record, error) {
 	out, err := git(ctx, r.top, nil, "ls-files", "-z", "--stage", "--debug")

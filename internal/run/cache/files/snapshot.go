@@ -57,6 +57,11 @@ type Snapshot struct {
 
 	check checker
 	named namedFiles
+
+	foldersFile string
+	folders     *folders    // that hold, or that were learnt
+	learner     *learner    // nil: there is nothing to learn
+	learning    *life.Group // nil: nobody learns
 }
 
 // Config says what to read.
@@ -64,6 +69,8 @@ type Config struct {
 	Root string // absolute
 	// Stamps remembers ids between runs; nil does not.
 	Stamps *stamp.Table
+	// Folders is the file that spares asking git what is untracked; "" asks.
+	Folders string
 }
 
 // Read takes a snapshot.
@@ -72,7 +79,7 @@ func Read(ctx context.Context, cfg Config) (*Snapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the files of %s: %w", cfg.Root, err)
 	}
-	s := &Snapshot{root: root, table: cfg.Stamps}
+	s := &Snapshot{root: root, table: cfg.Stamps, foldersFile: cfg.Folders}
 	s.check.snapshot = s
 	if r := findRepo(root); r != nil {
 		err = s.addRepo(ctx, r, "")
@@ -92,11 +99,23 @@ func Read(ctx context.Context, cfg Config) (*Snapshot, error) {
 			s.loose = append(s.loose, s.files[i].Path)
 		}
 	}
+	if s.learner != nil {
+		s.learn(ctx)
+	}
 	return s, nil
 }
 
-// Close ends the process that the snapshot may own.
-func (s *Snapshot) Close() error { return s.check.close() }
+// Close ends the process that the snapshot may own, and remembers what spares
+// the next one to look again.
+func (s *Snapshot) Close() error {
+	if s.learning != nil {
+		_ = s.learning.Wait() // what was not learnt is tried again
+	}
+	if s.folders != nil && s.folders.dirty {
+		_ = s.folders.save(s.foldersFile) // the same
+	}
+	return s.check.close()
+}
 
 // Root returns the workspace's root, links resolved.
 func (s *Snapshot) Root() string { return s.root }
@@ -115,22 +134,24 @@ func (s *Snapshot) addTree(ctx context.Context, dir string, repo int) error {
 func (s *Snapshot) addRepo(ctx context.Context, r *repo, dir string) error {
 	n := len(s.repos)
 	s.repos = append(s.repos, r)
-	at := filepath.Join(s.root, dir)
 	var others []string
 	var noGit bool
+	records, when, err := r.index(ctx)
+	if err == nil {
+		records, err = r.below(records, filepath.Join(s.root, dir))
+	}
+	if err != nil {
+		return err
+	}
 	g := life.NewGroup(ctx)
 	g.Go("list untracked files", func(ctx context.Context) error {
 		var err error
-		others, err = untracked(ctx, at)
+		others, err = s.untracked(ctx, r, dir, records)
 		if errors.Is(err, exec.ErrNotFound) {
 			noGit, err = true, nil
 		}
 		return err
 	})
-	records, when, err := r.index(ctx)
-	if err != nil {
-		return errors.Join(err, g.Stop())
-	}
 	nested, err := s.addTracked(ctx, tracked{repo: n, dir: dir, records: records, when: when})
 	if err = errors.Join(err, g.Wait()); err != nil {
 		return err
@@ -161,31 +182,51 @@ func (s *Snapshot) addRepo(ctx context.Context, r *repo, dir string) error {
 	return nil
 }
 
+// untracked lists what git does not track below dir. At the root it is asked
+// only when something changed since.
+func (s *Snapshot) untracked(ctx context.Context, r *repo, dir string, records []record) ([]string, error) {
+	at := filepath.Join(s.root, dir)
+	if dir != "" || s.foldersFile == "" {
+		return untracked(ctx, at)
+	}
+	if x := loadFolders(s.foldersFile); x != nil && x.holds(ctx, s.root, records) {
+		s.folders = x
+		return x.others, nil
+	}
+	before := time.Now()
+	others, err := untracked(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	s.learner = &learner{root: s.root, repo: r, records: records, others: slices.Clone(others), check: &s.check, before: before}
+	return others, nil
+}
+
+// learn begins to look at the folders, for the next run.
+func (s *Snapshot) learn(ctx context.Context) {
+	s.learning = life.NewGroup(context.WithoutCancel(ctx))
+	s.learning.Go("learn the folders", func(ctx context.Context) error {
+		x, err := s.learner.learn(ctx)
+		s.folders = x // read after the group has ended
+		return err
+	})
+}
+
 type tracked struct {
 	repo    int
 	dir     string
-	records []record
+	records []record // relative to dir
 	when    int64
 }
 
 // addTracked adds the index's entries that exist, and returns the submodules
 // that are checked out.
 func (s *Snapshot) addTracked(ctx context.Context, t tracked) (nested []string, err error) {
-	prefix, err := filepath.Rel(s.repos[t.repo].top, filepath.Join(s.root, t.dir))
-	if err != nil {
-		return nil, err
-	}
-	var mine []record
-	for _, r := range t.records {
-		if prefix != "." {
-			rest, ok := strings.CutPrefix(r.path, prefix+"/")
-			if !ok {
-				continue
-			}
-			r.path = rest
+	mine := t.records
+	if t.dir != "" {
+		for i := range mine {
+			mine[i].path = path.Join(t.dir, mine[i].path)
 		}
-		r.path = path.Join(t.dir, r.path)
-		mine = append(mine, r)
 	}
 	found := make([]File, len(mine))
 	now := time.Now()
