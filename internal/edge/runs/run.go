@@ -27,6 +27,7 @@ type runFlags struct {
 	cwd         string
 	affected    string
 	noInference string
+	ignored     []string // flags of turbo that change nothing
 
 	dry   string
 	graph string
@@ -46,6 +47,8 @@ type runFlags struct {
 	order     string
 	prefix    string
 	plain     bool
+	colour    bool
+	noColour  bool
 	summarize string
 	trace     string
 	junit     string
@@ -83,11 +86,15 @@ has no command of that name. The exit code is 1 when a task failed.`,
 			f.Tasks, f.Args = args[:at], args[at:]
 		}
 		f.Affected = c.Flags().Changed("affected")
+		if err := f.heedTurbos(c); err != nil {
+			return err
+		}
 		return cli.Interruptible(func(ctx context.Context, _ []string) error { return a.runTasks(ctx, f) })(c, args)
 	}
 	f.selecting(cmd)
 	f.going(cmd)
 	f.showing(cmd)
+	f.takeTurbos(cmd)
 	return cmd
 }
 
@@ -129,6 +136,8 @@ func (f *runFlags) showing(cmd *cobra.Command) {
 	flags.StringVar(&f.logs, "output-logs", "", "which output of tasks is shown, by `mode`: full, hash-only, new-only, errors-only or none (default: as the workspace says, else full)")
 	flags.StringVar(&f.order, "log-order", "auto", "the `order` of output: as it comes (stream), or of each task at its end (grouped); auto is grouped in CI")
 	flags.StringVar(&f.prefix, "log-prefix", "auto", "`what` is in front of a task's lines: its name (task) or none; auto is its name")
+	flags.BoolVar(&f.colour, "color", false, "use colours, also where standard output is no terminal")
+	flags.BoolVar(&f.noColour, "no-color", false, "use no colours")
 	flags.BoolVar(&f.plain, "plain", false, "do not paint on the terminal")
 	flags.StringVar(&f.summarize, "summarize", "", "write all about the run as JSON to a `file` (default: in brood's home)")
 	flags.Lookup("summarize").NoOptDefVal = "-"
@@ -163,6 +172,9 @@ func (f *runFlags) check() error {
 	}
 	if f.envMode != "" && f.envMode != "strict" && f.envMode != "loose" {
 		return errs.New(errs.InvalidArgument, "--env-mode is strict or loose, not %q", f.envMode)
+	}
+	if f.colour && f.noColour {
+		return errs.New(errs.InvalidArgument, "--color and --no-color exclude each other")
 	}
 	if f.retry < 0 || f.timeout < 0 {
 		return errs.New(errs.InvalidArgument, "--retry and --timeout are not negative")
@@ -259,6 +271,7 @@ func (a *app) runHere(ctx context.Context, f runFlags) (err error) {
 	defer func() { err = errors.Join(err, p.close(context.WithoutCancel(ctx))) }()
 	s, err := openRun(f)
 	if err == nil {
+		p.read(s)
 		s.cached, err = s.shared(f)
 	}
 	if err == nil && s.cached.Address != "" && a.connect == nil && a.alone == nil {
@@ -270,6 +283,7 @@ func (a *app) runHere(ctx context.Context, f runFlags) (err error) {
 	if err != nil {
 		return a.noTask(f, err)
 	}
+	a.tellIgnored(f)
 	debug.SetGCPercent(min(shortLived, max(100, shortLived*usualTasks/max(1, len(s.graph.Tasks)))))
 	switch {
 	case f.graph != "":

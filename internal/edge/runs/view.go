@@ -20,7 +20,7 @@ func (a *app) viewOptions(f runFlags) (view.Options, error) {
 		Out: a.Out, Logs: logs, Bare: f.prefix == "none",
 		Grouped: f.order == "grouped" || f.order == "auto" && ci,
 		GitHub:  os.Getenv("GITHUB_ACTIONS") == "true",
-		Colour:  a.Palette().On || forcedColour(),
+		Colour:  !f.noColour && (f.colour || a.Palette().On || forcedColour()),
 		Lend:    a.terminal() != nil,
 	}
 	if screen, ok := a.Screen(); ok && !f.plain && !ci {
