@@ -69,7 +69,7 @@ var allow = map[string][]string{
 	"internal/run/cache/entry":                  {"internal/run"},
 	"internal/run/cache/files":                  {"internal/run/cache/glob", "internal/run/cache/stamp"},
 	"internal/run/cache/glob":                   {},
-	"internal/run/cache/key":                    {"internal/run", "internal/run/cache/files", "internal/run/cache/glob", "internal/run/cache/lockfile"},
+	"internal/run/cache/key":                    {"internal/run", "internal/run/cache/files", "internal/run/cache/glob", "internal/run/cache/lockfile", "internal/run/cache/stamp"},
 	"internal/run/cache/lockfile":               {},
 	"internal/run/cache/stamp":                  {},
 	"internal/run/cache/store":                  {"internal/home"},

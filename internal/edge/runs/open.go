@@ -10,6 +10,7 @@ import (
 	"brood/internal/run"
 	"brood/internal/run/cache"
 	"brood/internal/run/cache/files"
+	"brood/internal/run/cache/key"
 	"brood/internal/run/cache/stamp"
 	"brood/internal/run/history"
 	"brood/internal/run/orchestrator"
@@ -24,6 +25,7 @@ type parts struct {
 	dir      string // of the cache
 	stamps   *stamp.Table
 	snapshot *files.Snapshot
+	lockfile *key.Lockfile // nil: it was not read beforehand
 	// history is nil where its file cannot be opened: then nothing is forecast.
 	history *history.History
 	figures map[id.Task]history.Figures
@@ -63,6 +65,18 @@ func (a *app) begin(ctx context.Context, f runFlags) (*parts, error) {
 		return nil
 	})
 	return p, nil
+}
+
+// read reads what is known to be needed once the workspace is, beside what is
+// being opened.
+func (p *parts) read(s *session) {
+	if s.ws.Lockfile == "" {
+		return
+	}
+	p.group.Go("lockfile", func(context.Context) error {
+		p.lockfile = key.ReadLockfile(s.ws.Root, s.ws.Lockfile)
+		return nil
+	})
 }
 
 // remember opens the history, and begins a new one where it is damaged. It is
@@ -111,7 +125,10 @@ func (p *parts) open(ctx context.Context, a *app, s *session, f runFlags) (err e
 		return err
 	}
 	return together(ctx,
-		func(ctx context.Context) (err error) { p.keys, err = s.newKeys(ctx, p.snapshot); return err },
+		func(ctx context.Context) (err error) {
+			p.keys, err = s.newKeys(ctx, p.snapshot, p.lockfile)
+			return err
+		},
 		func(ctx context.Context) (err error) {
 			if err := p.overlaps(s); err != nil {
 				return err

@@ -90,9 +90,9 @@ type keys struct {
 	parts map[id.Task]*key.Parts
 }
 
-func (s *session) newKeys(ctx context.Context, snapshot *files.Snapshot) (*keys, error) {
+func (s *session) newKeys(ctx context.Context, snapshot *files.Snapshot, lock *key.Lockfile) (*keys, error) {
 	keyer, err := key.New(ctx, key.Config{
-		Files: snapshot, Manager: s.ws.Manager, Lockfile: s.ws.Lockfile, Globals: s.ws.Globals, Environ: s.environ, Task: s.graph.Task,
+		Files: snapshot, Manager: s.ws.Manager, Lockfile: s.ws.Lockfile, Read: lock, Globals: s.ws.Globals, Environ: s.environ, Task: s.graph.Task,
 	})
 	if err != nil {
 		return nil, err

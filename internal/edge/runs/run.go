@@ -271,6 +271,7 @@ func (a *app) runHere(ctx context.Context, f runFlags) (err error) {
 	defer func() { err = errors.Join(err, p.close(context.WithoutCancel(ctx))) }()
 	s, err := openRun(f)
 	if err == nil {
+		p.read(s)
 		s.cached, err = s.shared(f)
 	}
 	if err == nil && s.cached.Address != "" && a.connect == nil && a.alone == nil {

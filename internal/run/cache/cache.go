@@ -2,6 +2,7 @@ package cache
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -56,6 +57,7 @@ type Cache struct {
 	cfg    Config
 	store  *store.Store
 	root   *os.Root
+	folder *os.File // the root again
 	nested map[string]bool
 	shared *shared
 
@@ -84,6 +86,10 @@ func Open(ctx context.Context, cfg Config) (*Cache, error) {
 	if err != nil {
 		return nil, errs.New(errs.NotFound, "workspace: %w", err)
 	}
+	folder, err := root.Open(".")
+	if err != nil {
+		return nil, errors.Join(errs.New(errs.NotFound, "workspace: %w", err), root.Close())
+	}
 	if cfg.Tracked == nil {
 		cfg.Tracked = func(string) bool { return false }
 	}
@@ -96,7 +102,7 @@ func Open(ctx context.Context, cfg Config) (*Cache, error) {
 	if cfg.Stamps == nil {
 		cfg.Stamps = stamp.Load("")
 	}
-	c := &Cache{cfg: cfg, store: st, root: root, nested: make(map[string]bool, len(cfg.Projects))}
+	c := &Cache{cfg: cfg, store: st, root: root, folder: folder, nested: make(map[string]bool, len(cfg.Projects))}
 	for _, p := range cfg.Projects {
 		c.nested[p] = true
 	}

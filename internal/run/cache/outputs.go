@@ -61,11 +61,15 @@ func (w *walker) base(name string) error {
 	if at == "" {
 		at = "."
 	}
-	if _, err := w.c.root.Lstat(at); err != nil {
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrInvalid) || errors.Is(err, syscall.ENOTDIR) {
-			return nil
+	there, ok := beneath(w.c.folder, at)
+	if !ok {
+		var err error
+		if there, err = w.follow(at); err != nil {
+			return err
 		}
-		return errs.New(errs.FailedPrecondition, "outputs of %s: %w", w.task.ID, err)
+	}
+	if !there {
+		return nil
 	}
 	for part := range strings.SplitSeq(name, "/") {
 		if strings.EqualFold(part, ".git") {
@@ -74,6 +78,18 @@ func (w *walker) base(name string) error {
 	}
 	_, err := w.visit(name)
 	return err
+}
+
+// follow is beneath where the system does not say.
+func (w *walker) follow(at string) (there bool, err error) {
+	_, err = w.c.root.Lstat(at)
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrInvalid), errors.Is(err, syscall.ENOTDIR):
+		return false, nil
+	}
+	return false, errs.New(errs.FailedPrecondition, "outputs of %s: %w", w.task.ID, err)
 }
 
 // visit lists what is at name; other says that it is, or holds, something that

@@ -170,7 +170,7 @@ func (c *Cache) closeStage() error {
 		}
 		c.stage = nil
 	}
-	return errors.Join(err, c.root.Close())
+	return errors.Join(err, c.folder.Close(), c.root.Close())
 }
 
 func globs(t *run.Task) (*glob.Set, error) { return glob.New(t.Dir, t.Outputs) }

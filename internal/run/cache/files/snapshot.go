@@ -47,6 +47,9 @@ type File struct {
 	recorded  Mode // the index's, when the work tree has another one
 }
 
+// Was says that the file stood so when the snapshot was taken.
+func (f *File) Was(s stamp.Stat) bool { return f.stat == s }
+
 // Snapshot is a workspace's files at one moment.
 type Snapshot struct {
 	root  string

@@ -23,7 +23,9 @@ type Config struct {
 	// Lockfile is the path of the package manager's lockfile relative to the
 	// root; "" is none.
 	Lockfile string
-	Globals  run.Globals
+	// Read is what ReadLockfile made of it before; nil reads it now.
+	Read    *Lockfile
+	Globals run.Globals
 	// Environ is the run's environment, as os.Environ gives it.
 	Environ []string
 	// Task returns a task of the graph, nil when it has none of that name.

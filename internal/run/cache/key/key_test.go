@@ -48,6 +48,7 @@ type bench struct {
 	tasks   map[id.Task]*run.Task
 	globals run.Globals
 	environ []string
+	read    *key.Lockfile
 }
 
 func newBench(t testing.TB) *bench {
@@ -92,7 +93,7 @@ func (b *bench) keyer(t testing.TB) *key.Keyer {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	k, err := key.New(t.Context(), key.Config{Files: s, Lockfile: "package-lock.json", Manager: run.Manager{Name: "npm", Version: "10"},
+	k, err := key.New(t.Context(), key.Config{Files: s, Lockfile: "package-lock.json", Read: b.read, Manager: run.Manager{Name: "npm", Version: "10"},
 		Globals: b.globals, Environ: b.environ, Task: func(n id.Task) *run.Task { return b.tasks[n] }})
 	if err != nil {
 		t.Fatal(err)
@@ -354,6 +355,40 @@ func TestOnlyTheLockfilesPartOfAProjectCounts(t *testing.T) {
 	lock("2", "2")
 	if last := b.keys(t); last["b#build"].Key == after["b#build"].Key {
 		t.Error("a package of the root counts for all")
+	}
+}
+
+// A lockfile that was read before the files were is the one that keys are made
+// of only when it did not change in between.
+func TestALockfileReadBeforehand(t *testing.T) {
+	b := newBench(t)
+	lock := func(version string) {
+		put(t, b.root, "package-lock.json", `{"lockfileVersion":3,"packages":{"":{},"a":{"dependencies":{"x":"1"}},"b":{},"node_modules/x":{"version":"`+version+`"}}}`)
+	}
+	for _, old := range []bool{false, true} { // written just now, or long before
+		lock("1")
+		if old {
+			when := time.Now().Add(-time.Hour)
+			if err := os.Chtimes(filepath.Join(b.root, "package-lock.json"), when, when); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.read = nil
+		want := b.keys(t)["a#build"].Key
+		b.read = key.ReadLockfile(b.root, "package-lock.json")
+		if got := b.keys(t)["a#build"].Key; got != want {
+			t.Errorf("read beforehand: %s, want %s", got, want)
+		}
+		lock("2")
+		got := b.keys(t)["a#build"].Key
+		b.read = nil
+		if now := b.keys(t)["a#build"].Key; got != now || got == want {
+			t.Errorf("changed since it was read: %s, want %s", got, now)
+		}
+	}
+	b.read = key.ReadLockfile(b.root, "no-such.json")
+	if b.keys(t)["a#build"].Key == "" {
+		t.Error("a lockfile that could not be read is read again")
 	}
 }
 

@@ -8,11 +8,13 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"brood/internal/run"
 	"brood/internal/run/cache/files"
 	"brood/internal/run/cache/glob"
 	"brood/internal/run/cache/lockfile"
+	"brood/internal/run/cache/stamp"
 )
 
 // lock is the lockfile as the projects see it: what the root depends on is
@@ -29,6 +31,33 @@ type lock struct {
 	mu     sync.Mutex // guards the maps
 	byDir  map[string]*Group
 	shared map[string]*Group // by what projects depend on directly
+}
+
+// Lockfile is a lockfile that was read.
+type Lockfile struct {
+	stat   stamp.Stat     // as it was read; zero when a later change need not show
+	parsed *lockfile.Lock // nil: the whole file counts, by its id
+}
+
+// ReadLockfile reads the lockfile at name in root. It may be called before
+// there is a snapshot of the files: New reads again what changed meanwhile.
+func ReadLockfile(root, name string) *Lockfile {
+	l := &Lockfile{}
+	file := filepath.Join(root, name)
+	before, err := stamp.Of(file)
+	if err != nil {
+		return l
+	}
+	settled := before.Settled(time.Now())
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return l
+	}
+	if settled {
+		l.stat = before
+	}
+	l.parsed = lockfile.Parse(name, b)
+	return l
 }
 
 func (l *lock) files() []files.File { return l.list }
@@ -49,11 +78,11 @@ func (k *Keyer) readLock(ctx context.Context) error {
 	if len(l.list) != 1 {
 		return nil
 	}
-	b, err := os.ReadFile(filepath.Join(k.cfg.Files.Root(), k.cfg.Lockfile))
-	if err != nil {
-		return nil //nolint:nilerr // then the whole file counts, by the id it had
+	read := k.cfg.Read
+	if read == nil || !l.list[0].Was(read.stat) {
+		read = ReadLockfile(k.cfg.Files.Root(), k.cfg.Lockfile)
 	}
-	if l.parsed = lockfile.Parse(k.cfg.Lockfile, b); l.parsed == nil {
+	if l.parsed = read.parsed; l.parsed == nil {
 		return nil
 	}
 	l.dir = path.Dir(k.cfg.Lockfile)
