@@ -105,3 +105,44 @@ func FuzzMask(f *testing.F) {
 		}
 	})
 }
+
+// pieces counts what is written at once.
+type pieces struct {
+	bytes.Buffer
+	most int
+}
+
+func (p *pieces) Write(b []byte) (int, error) {
+	p.most = max(p.most, len(b))
+	return p.Buffer.Write(b)
+}
+
+// TestALongLineIsPassedOnInPieces: no more is held than a chunk and a secret,
+// and secrets are masked wherever the pieces of the line end.
+func TestALongLineIsPassedOnInPieces(t *testing.T) {
+	const chunk = 32 << 10
+	secret := "correct horse battery staple"
+	line := bytes.Repeat([]byte("x"), 300*chunk)
+	for i := chunk; i < len(line); i += chunk {
+		copy(line[i-1-i/chunk%len(secret):], secret) // over every border
+	}
+	var out pieces
+	m := newMasker(&out, [][]byte{[]byte(secret), []byte("battery")})
+	for i := 0; i < len(line); i += chunk {
+		if _, err := m.Write(line[i : i+chunk]); err != nil {
+			t.Fatal(err)
+		}
+		if len(m.held) > chunk || cap(m.held) > 4*chunk {
+			t.Fatalf("%d bytes are held, in %d", len(m.held), cap(m.held))
+		}
+	}
+	if err := m.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if out.most > chunk+len(secret) {
+		t.Errorf("%d bytes at once", out.most)
+	}
+	if got, want := out.String(), strings.ReplaceAll(string(line), secret, "***"); got != want {
+		t.Errorf("%d bytes, not %d: %d are masked of %d", len(got), len(want), strings.Count(got, "***"), strings.Count(want, "***"))
+	}
+}
