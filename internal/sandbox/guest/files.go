@@ -36,7 +36,7 @@ func (c *Client) Put(ctx context.Context, a PutArgs, tar io.Reader) (CopyResult,
 		r, failed = result[CopyResult](s)
 		return s.Close()
 	})
-	sent := sendChunks(s, tar)
+	sent := sendChunks(s, tar, c.hello.Version >= zerosVersion)
 	if err := g.Wait(); err != nil {
 		return r, lost(ctx, err)
 	}
@@ -49,8 +49,12 @@ func (c *Client) Put(ctx context.Context, a PutArgs, tar io.Reader) (CopyResult,
 // sending is how a transfer went: source is the reader's failure.
 type sending struct{ source error }
 
-func sendChunks(s *stream, from io.Reader) sending {
+// zerosVersion is the first whose guests read streams that leave out zeros.
+const zerosVersion = 2
+
+func sendChunks(s *stream, from io.Reader, zeros bool) sending {
 	w := proto.NewChunkWriter(s)
+	w.Zeros = zeros
 	r := &remembering{r: from}
 	_, err := io.CopyBuffer(struct{ io.Writer }{w}, r, make([]byte, proto.MaxChunk))
 	// A failed write is explained by the reply, or by its absence.
@@ -79,6 +83,7 @@ func (r *remembering) Read(p []byte) (int, error) {
 
 // Get writes a path of the sandbox to w as a tar stream.
 func (c *Client) Get(ctx context.Context, a GetArgs, w io.Writer) (CopyResult, error) {
+	a.Zeros = c.hello.Version >= zerosVersion
 	s, err := c.open(ctx, proto.OpGet, a)
 	if err != nil {
 		return CopyResult{}, err

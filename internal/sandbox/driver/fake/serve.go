@@ -359,6 +359,7 @@ func serveGet(ctx context.Context, c call) {
 		return
 	}
 	w := proto.NewChunkWriter(c.st)
+	w.Zeros = a.Zeros
 	r, err := pack(w, all)
 	if err == nil && w.Close() == nil {
 		_ = proto.WriteMessage(c.st, r)

@@ -36,7 +36,7 @@ func terminal(file string) error {
 	for n := 1; ; n++ {
 		select {
 		case <-hangup:
-			return os.WriteFile(file, []byte("hangup"), 0o644)
+			return replace(file, "hangup")
 		case <-time.After(fileTick):
 		}
 		_, err := unix.IoctlGetWinsize(1, unix.TIOCGWINSZ)

@@ -5,6 +5,7 @@ package pid1_test
 import (
 	"archive/tar"
 	"bytes"
+	"crypto/rand"
 	"errors"
 	"io"
 	"os"
@@ -12,8 +13,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"brood/internal/base/errs"
 	"brood/internal/sandbox/guest"
@@ -239,6 +244,68 @@ func TestStopEndsEverything(t *testing.T) {
 	for _, p := range left {
 		if p.State != 'Z' {
 			t.Errorf("process %d is left in state %c", p.PID, p.State)
+		}
+	}
+}
+
+// counted is a channel that counts.
+type counted struct {
+	io.ReadWriteCloser
+	n atomic.Int64
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.ReadWriteCloser.Read(p)
+	c.n.Add(int64(n))
+	return n, err
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	n, err := c.ReadWriteCloser.Write(p)
+	c.n.Add(int64(n))
+	return n, err
+}
+
+// Of a sparse file only what is in it crosses the channel, and it is one again
+// at the other end.
+func TestHolesAreNotSent(t *testing.T) {
+	const size, at = 256 << 20, 100<<20 + 7
+	b := newBox(t)
+	fd, err := unix.Dup(int(b.host.Fd()))
+	check(t, err)
+	ch, err := guest.OpenChannel(os.NewFile(uintptr(fd), "channel"))
+	check(t, err)
+	counts := &counted{ReadWriteCloser: ch}
+	c, err := guest.Connect(b.ctx, counts, b.magic)
+	check(t, err)
+	defer c.Close()
+	dir, data := t.TempDir(), make([]byte, 1<<20)
+	rand.Read(data)
+	f, err := os.Create(filepath.Join(dir, "sparse"))
+	check(t, err)
+	_, err = f.WriteAt(data, at)
+	check(t, errors.Join(err, f.Truncate(size), f.Close()))
+	moved := func(what string, f func() (guest.CopyResult, error)) {
+		t.Helper()
+		before := counts.n.Load()
+		r, err := f()
+		check(t, err)
+		if n := counts.n.Load() - before; r.Bytes != size || n > 3<<19 {
+			t.Errorf("%s: %d bytes of content, %d over the channel", what, r.Bytes, n)
+		}
+	}
+	moved("in", func() (guest.CopyResult, error) { return c.CopyIn(b.ctx, f.Name(), "/inside") })
+	moved("out", func() (guest.CopyResult, error) { return c.CopyOut(b.ctx, "/inside", filepath.Join(dir, "back")) })
+	for _, name := range []string{filepath.Join(b.root, "inside"), filepath.Join(dir, "back")} {
+		f, err := os.Open(name)
+		check(t, err)
+		st, err := f.Stat()
+		check(t, err)
+		got := make([]byte, len(data))
+		_, err = f.ReadAt(got, at)
+		check(t, errors.Join(err, f.Close()))
+		if st.Size() != size || st.Sys().(*syscall.Stat_t).Blocks > 4<<10 || !bytes.Equal(got, data) {
+			t.Errorf("%s has %d bytes in %d blocks", name, st.Size(), st.Sys().(*syscall.Stat_t).Blocks)
 		}
 	}
 }

@@ -145,6 +145,7 @@ func (s *Server) serveGet(ctx context.Context, c *call) {
 		return
 	}
 	w := proto.NewChunkWriter(gatedWriter{ctx, s.gate, c.st})
+	w.Zeros = a.Zeros
 	packed := pack.Pack
 	if a.NoFollow {
 		packed = pack.Link

@@ -102,7 +102,7 @@ func (o *testOS) Protect(place string, readOnly bool) error {
 
 // box is a server in this process and what a host has of it.
 type box struct {
-	t     *testing.T
+	t     testing.TB
 	ctx   context.Context
 	os    *testOS
 	root  string
@@ -112,7 +112,7 @@ type box struct {
 	group *life.Group
 }
 
-func newBox(t *testing.T, change ...func(*pid1.Config)) *box {
+func newBox(t testing.TB, change ...func(*pid1.Config)) *box {
 	t.Helper()
 	b := &box{t: t, os: &testOS{hostname: "src"}, root: t.TempDir(), magic: make([]byte, proto.MagicSize)}
 	rand.Read(b.magic)
@@ -151,7 +151,7 @@ func newBox(t *testing.T, change ...func(*pid1.Config)) *box {
 }
 
 // killAll kills what a test has left, also what appears meanwhile.
-func killAll(t *testing.T, o pid1.OS) {
+func killAll(t testing.TB, o pid1.OS) {
 	for alive := true; alive; {
 		alive = false
 		all, err := o.Processes()
@@ -165,7 +165,7 @@ func killAll(t *testing.T, o pid1.OS) {
 	}
 }
 
-func socketpair(t *testing.T) (a, b *os.File) {
+func socketpair(t testing.TB) (a, b *os.File) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	check(t, err)
@@ -180,7 +180,7 @@ func (b *box) connect() *guest.Client {
 	return c
 }
 
-func connect(ctx context.Context, t *testing.T, host *os.File, magic []byte) *guest.Client {
+func connect(ctx context.Context, t testing.TB, host *os.File, magic []byte) *guest.Client {
 	t.Helper()
 	fd, err := unix.Dup(int(host.Fd()))
 	check(t, err)
@@ -191,7 +191,7 @@ func connect(ctx context.Context, t *testing.T, host *os.File, magic []byte) *gu
 	return c
 }
 
-func check(t *testing.T, err error) {
+func check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -203,7 +203,7 @@ func sh(script string) proto.Command {
 }
 
 // output runs a program to its end.
-func output(ctx context.Context, t *testing.T, c *guest.Client, a guest.ExecArgs) (stdout, stderr string, status guest.ExitStatus) {
+func output(ctx context.Context, t testing.TB, c *guest.Client, a guest.ExecArgs) (stdout, stderr string, status guest.ExitStatus) {
 	t.Helper()
 	x, err := c.Exec(ctx, a)
 	check(t, err)

@@ -1,6 +1,7 @@
 package proto
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -66,16 +67,29 @@ func ReadFrame(r io.Reader) (Frame, error) {
 }
 
 // A chunked stream is length, data, …, closed by a zero length (whole) or
-// chunkAbort and a Failure as a message (given up by the sender).
+// chunkAbort and a Failure as a message (given up by the sender). A length with
+// chunkZeros stands for as many zeros, which are not sent: since version 2.
 const (
 	MaxChunk   = 64 << 10
 	chunkAbort = 0xffffffff
+	chunkZeros = 0x80000000
+	// maxZeros bounds what one length can stand for: between two of them a
+	// reader can be held still.
+	maxZeros = 1 << 20
+	// zeroBlock is how many zeros are worth looking for at once.
+	zeroBlock = 4 << 10
 )
+
+var zeros [zeroBlock]byte
 
 // ChunkWriter cuts a byte stream into chunks; Close or Abort ends it.
 type ChunkWriter struct {
-	w   io.Writer
-	buf []byte
+	// Zeros leaves blocks of zeros out, when the reader is of version 2.
+	Zeros bool
+
+	w      io.Writer
+	buf    []byte
+	zeroes int // that were written and not told
 }
 
 // NewChunkWriter returns a writer of chunks to w.
@@ -87,19 +101,60 @@ func NewChunkWriter(w io.Writer) *ChunkWriter {
 func (c *ChunkWriter) Write(p []byte) (int, error) {
 	total := len(p)
 	for len(p) > 0 {
-		n := min(len(p), cap(c.buf)-len(c.buf))
-		c.buf = append(c.buf, p[:n]...)
-		p = p[n:]
-		if len(c.buf) == cap(c.buf) {
-			if err := c.flush(); err != nil {
-				return total - len(p), err
-			}
+		n, err := c.take(p)
+		if err != nil {
+			return total - len(p), err
 		}
+		p = p[n:]
 	}
 	return total, nil
 }
 
+// take buffers the beginning of p: up to the next block of zeros, or that.
+func (c *ChunkWriter) take(p []byte) (int, error) {
+	if c.Zeros && isZeros(p) {
+		if err := c.flushData(); err != nil {
+			return 0, err
+		}
+		if c.zeroes += zeroBlock; c.zeroes == maxZeros {
+			return zeroBlock, c.flush()
+		}
+		return zeroBlock, nil
+	}
+	if c.zeroes > 0 {
+		if err := c.flush(); err != nil {
+			return 0, err
+		}
+	}
+	n := min(len(p), cap(c.buf)-len(c.buf))
+	if c.Zeros {
+		n = min(n, zeroBlock)
+		for n < min(len(p), cap(c.buf)-len(c.buf)) && !isZeros(p[n:]) {
+			n = min(n+zeroBlock, len(p), cap(c.buf)-len(c.buf))
+		}
+	}
+	c.buf = append(c.buf, p[:n]...)
+	if len(c.buf) == cap(c.buf) {
+		return n, c.flush()
+	}
+	return n, nil
+}
+
+func isZeros(p []byte) bool {
+	return len(p) >= zeroBlock && bytes.Equal(p[:zeroBlock], zeros[:])
+}
+
+// flush writes what is buffered, which is zeros or data.
 func (c *ChunkWriter) flush() error {
+	if c.zeroes == 0 {
+		return c.flushData()
+	}
+	_, err := c.w.Write(binary.BigEndian.AppendUint32(nil, chunkZeros|uint32(c.zeroes)))
+	c.zeroes = 0
+	return err
+}
+
+func (c *ChunkWriter) flushData() error {
 	if len(c.buf) == 4 {
 		return nil
 	}
@@ -131,6 +186,7 @@ func (c *ChunkWriter) Abort(reason error) error {
 type ChunkReader struct {
 	r    io.Reader
 	left int
+	hole bool // what is left are zeros
 	err  error
 }
 
@@ -149,6 +205,12 @@ func (c *ChunkReader) Read(p []byte) (int, error) {
 		if c.err = c.next(); c.err != nil {
 			return 0, c.err
 		}
+	}
+	if c.hole {
+		n := min(len(p), c.left)
+		clear(p[:n])
+		c.left -= n
+		return n, nil
 	}
 	n, err := c.r.Read(p[:min(len(p), c.left)])
 	c.left -= n
@@ -172,10 +234,13 @@ func (c *ChunkReader) next() error {
 			return unexpected(err)
 		}
 		return fmt.Errorf("sender gave up: %w", f.Err())
+	case n > chunkZeros && n <= chunkZeros+maxZeros:
+		c.left, c.hole = int(n-chunkZeros), true
+		return nil
 	case n > MaxChunk:
 		return errs.New(errs.DataLoss, "stream is damaged: chunk of %d bytes", n)
 	default:
-		c.left = int(n)
+		c.left, c.hole = int(n), false
 		return nil
 	}
 }

@@ -5,8 +5,10 @@ import (
 	"time"
 )
 
-// Version is the newest version of the protocol; Hello agrees on one.
-const Version = 1
+// Version is the newest version of the protocol; Hello agrees on one. Programs
+// in old checkpoints speak the one they were made with. Since 2 chunked streams
+// leave out zeros.
+const Version = 2
 
 // The operations.
 const (
@@ -262,6 +264,7 @@ type GetArgs struct {
 	Path     string `json:"path"`
 	Name     string `json:"name"`
 	NoFollow bool   `json:"no_follow,omitempty"` // a link is packed as that link
+	Zeros    bool   `json:"zeros,omitempty"`     // the host reads streams that leave them out
 }
 
 // StatArgs asks about a path.

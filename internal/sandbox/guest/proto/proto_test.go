@@ -285,10 +285,70 @@ func TestChunksEndWholeOrSayWhy(t *testing.T) {
 func FuzzChunkReader(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 1, 'a', 0, 0, 0, 0})
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0, 0, 0, 2, '{', '}'})
+	f.Add([]byte{0x80, 0, 0x10, 0, 0, 0, 0, 1, 'a', 0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, wire []byte) {
-		out, _ := io.ReadAll(NewChunkReader(bytes.NewReader(wire)))
-		if len(out) > len(wire) {
-			t.Fatalf("%d bytes of %d", len(out), len(wire))
+		n, _ := io.Copy(io.Discard, NewChunkReader(bytes.NewReader(wire)))
+		if n > int64(len(wire)/4+1)*maxZeros {
+			t.Fatalf("%d bytes of %d", n, len(wire))
 		}
 	})
 }
+
+// Whatever is written in whatever pieces is read, and zeros are not sent, but
+// to a reader that does not know of it.
+func TestChunksLeaveOutZeros(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 40 {
+		data := make([]byte, r.IntN(4<<20))
+		for range r.IntN(6) {
+			if at := r.IntN(len(data) + 1); at < len(data) {
+				part := data[at:min(len(data), at+r.IntN(100_000))]
+				for i := range part {
+					part[i] = byte(1 + r.IntN(255))
+				}
+			}
+		}
+		for _, zeros := range []bool{true, false} {
+			var wire bytes.Buffer
+			w := NewChunkWriter(&wire)
+			w.Zeros = zeros
+			for rest := data; len(rest) > 0; {
+				n := min(len(rest), 1+r.IntN(70_000))
+				if _, err := w.Write(rest[:n]); err != nil {
+					t.Fatal(err)
+				}
+				rest = rest[n:]
+			}
+			if err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+			sent := wire.Len()
+			got, err := io.ReadAll(NewChunkReader(&wire))
+			if err != nil || !bytes.Equal(got, data) || wire.Len() > 0 {
+				t.Fatalf("%d bytes of %d, %v, %d left", len(got), len(data), err, wire.Len())
+			}
+			if !zeros && sent < len(data) {
+				t.Errorf("%d bytes sent for %d", sent, len(data))
+			}
+		}
+	}
+	var wire bytes.Buffer
+	w := NewChunkWriter(&wire)
+	w.Zeros = true
+	if _, err := io.CopyN(w, zeroReader{}, 1<<30); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(bytes.Repeat([]byte{1}, 1<<20)); err != nil || w.Close() != nil {
+		t.Fatal(err)
+	}
+	if n := wire.Len(); n > 1<<20+64<<10 {
+		t.Errorf("1 GiB of zeros and 1 MiB of data took %d bytes", n)
+	}
+	if n, err := io.Copy(io.Discard, NewChunkReader(&wire)); n != 1<<30+1<<20 || err != nil {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+}
+
+type zeroReader struct{}
+
+func (zeroReader) Read(p []byte) (int, error) { clear(p); return len(p), nil }
