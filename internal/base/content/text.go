@@ -38,7 +38,7 @@ func readRegular(path, shown string, wanted func(size int64) (int64, error)) ([]
 	if err != nil {
 		return nil, whyNot(path, shown, err)
 	}
-	defer syscall.Close(fd) // nothing was written: there is nothing to lose
+	defer func() { _ = syscall.Close(fd) }() // nothing was written: there is nothing to lose
 	var st syscall.Stat_t
 	if err := syscall.Fstat(fd, &st); err != nil {
 		return nil, &os.PathError{Op: "stat", Path: path, Err: err}
