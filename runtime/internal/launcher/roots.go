@@ -25,7 +25,7 @@ type mountedRoot struct {
 // roots prepares root filesystems and counts their users.
 type roots struct {
 	mu     sync.Mutex
-	images map[string]*image    // by base name
+	images map[string]*image    // by imageName
 	folds  map[string]*skeleton // by folder
 }
 
@@ -62,7 +62,9 @@ func (r *roots) use(id string, root launch.Root, file *os.File) (mountedRoot, er
 
 // useImage gives the image a path that does not depend on where it is: a
 // checkpoint holds the path and restores on no other. The path is a link to a
-// descriptor that stays open while the image is in use.
+// descriptor that stays open while the image is in use. Whose file was moved
+// away or removed and made again is given the new one; sandboxes that run have
+// the old one open themselves.
 func (r *roots) useImage(id, source string, file *os.File) (mountedRoot, error) {
 	info, err := file.Stat()
 	if err != nil {
@@ -71,24 +73,26 @@ func (r *roots) useImage(id, source string, file *os.File) (mountedRoot, error) 
 	if !info.Mode().IsRegular() {
 		return mountedRoot{}, errs.New(errs.FailedPrecondition, "image %s is no regular file", source)
 	}
-	base := filepath.Base(source)
-	link := filepath.Join(stateRoot, imagesName, base)
-	img := r.images[base]
+	name := imageName(source)
+	link := filepath.Join(stateRoot, imagesName, name)
+	img := r.images[name]
 	if img == nil {
 		img = &image{users: map[string]bool{}}
 	}
-	if img.file == nil {
-		if img.file, err = duplicate(file); err != nil {
-			return mountedRoot{}, err
+	same := false
+	if img.file != nil {
+		have, err := img.file.Stat()
+		if err != nil || have.Size() != info.Size() {
+			return mountedRoot{}, errs.New(errs.FailedPrecondition, "image %s: another file of that name is in use; images need names of their own, like their digests", source)
 		}
-		if err := replaceLink(throughFD(img.file), link); err != nil {
-			_ = img.file.Close()
-			return mountedRoot{}, err
-		}
-	} else if have, err := img.file.Stat(); err != nil || !os.SameFile(info, have) {
-		return mountedRoot{}, errs.New(errs.FailedPrecondition, "image %s: another file of that name is in use; images need names of their own, like their digests", source)
+		same = os.SameFile(info, have)
 	}
-	r.images[base] = img
+	if !same {
+		if err := img.lead(link, file); err != nil {
+			return mountedRoot{}, err
+		}
+	}
+	r.images[name] = img
 	img.users[id] = true
 	return mountedRoot{
 		path: filepath.Join(stateRoot, emptyName),
@@ -100,6 +104,30 @@ func (r *roots) useImage(id, source string, file *os.File) (mountedRoot, error) 
 	}, nil
 }
 
+// imageName is what an image is called in a checkpoint. Its folder is part of
+// it: images are told apart by that.
+func imageName(source string) string {
+	return filepath.Base(filepath.Dir(source)) + "-" + filepath.Base(source)
+}
+
+// lead makes the link lead to a file, which it keeps open instead of the one
+// it had.
+func (i *image) lead(link string, file *os.File) error {
+	kept, err := duplicate(file)
+	if err != nil {
+		return err
+	}
+	if err := replaceLink(throughFD(kept), link); err != nil {
+		_ = kept.Close()
+		return err
+	}
+	if i.file != nil {
+		_ = i.file.Close()
+	}
+	i.file = kept
+	return nil
+}
+
 func duplicate(f *os.File) (*os.File, error) {
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -108,32 +136,37 @@ func duplicate(f *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
+// replaceLink has no moment without a link: others look through it.
 func replaceLink(target, link string) error {
-	if err := os.Remove(link); err != nil && !errors.Is(err, os.ErrNotExist) {
+	beside := link + ".new"
+	if err := os.Remove(beside); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	return os.Symlink(target, link)
+	if err := os.Symlink(target, beside); err != nil {
+		return err
+	}
+	return os.Rename(beside, link)
 }
 
-// useSkeleton mounts the binds that are not mounted yet.
+// useSkeleton mounts the binds that are not mounted yet, and anew those whose
+// folder is another by now, as when it was moved away and made again. Sandboxes
+// that run have mounts of their own, which stay.
 func (r *roots) useSkeleton(id string, host *launch.HostRoot) (mountedRoot, error) {
 	s := r.folds[host.Dir]
 	if s == nil {
 		s = &skeleton{users: map[string]bool{}}
 	}
-	if s.binds == nil {
+	if s.binds != nil && !slices.Equal(s.binds, host.Binds) {
+		return mountedRoot{}, errs.New(errs.FailedPrecondition, "root folder %s is in use with other binds", host.Dir)
+	}
+	if s.binds == nil || !mounts.Bound(host) {
 		if err := mounts.Bind(host); err != nil {
 			if len(s.users) == 0 {
 				mounts.DetachBelow(host.Dir)
 			}
 			return mountedRoot{}, err
 		}
-		s.binds = slices.Clone(host.Binds)
-		if s.binds == nil {
-			s.binds = []launch.Bind{}
-		}
-	} else if !slices.Equal(s.binds, host.Binds) {
-		return mountedRoot{}, errs.New(errs.FailedPrecondition, "root folder %s is in use with other binds", host.Dir)
+		s.binds = append([]launch.Bind{}, host.Binds...) // not nil
 	}
 	s.users[id] = true
 	r.folds[host.Dir] = s

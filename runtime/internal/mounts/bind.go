@@ -18,8 +18,41 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bind mounts each bind that is not there yet. The targets are looked up
-// inside the folder, so that no link in it leads outside.
+// Bound reports whether every bind shows what its source is now, and not what
+// lay there when it was mounted. It costs a few calls of the kernel each.
+func Bound(host *launch.HostRoot) bool {
+	dir, err := unix.Open(host.Dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = unix.Close(dir) }()
+	return !slices.ContainsFunc(host.Binds, func(b launch.Bind) bool {
+		fd, err := lookUp(dir, b.Target)
+		if err != nil {
+			return true
+		}
+		defer func() { _ = unix.Close(fd) }()
+		return !shows(fd, b.Source)
+	})
+}
+
+// lookUp opens what a sandbox would see at a target: the uppermost mount.
+func lookUp(dir int, target string) (int, error) {
+	return unix.Openat2(dir, "."+target, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
+	})
+}
+
+// shows reports whether an open file or folder is the one at a path.
+func shows(fd int, source string) bool {
+	var have, want unix.Stat_t
+	return unix.Fstat(fd, &have) == nil && unix.Stat(source, &want) == nil && have.Dev == want.Dev && have.Ino == want.Ino
+}
+
+// Bind mounts each bind that is not there yet, and anew each whose source was
+// replaced. The targets are looked up inside the folder, so that no link in it
+// leads outside.
 func Bind(host *launch.HostRoot) error {
 	dir, err := unix.Open(host.Dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -35,15 +68,12 @@ func Bind(host *launch.HostRoot) error {
 }
 
 func mountBind(dir int, b launch.Bind) error {
-	fd, err := unix.Openat2(dir, "."+b.Target, &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
-	})
+	fd, shown, err := uncovered(dir, b)
 	if err != nil {
-		return fmt.Errorf("look up the mount point: %w", err)
+		return err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	through := fmt.Sprintf("/proc/self/fd/%d", fd)
+	through := throughFD(fd)
 	target, err := os.Readlink(through)
 	if err != nil {
 		return err
@@ -52,7 +82,8 @@ func mountBind(dir int, b launch.Bind) error {
 	if err != nil {
 		return err
 	}
-	if len(there) == 0 || there[0].point != target {
+	// What shows the source may be a part of another bind, with other rights.
+	if !shown || len(there) == 0 || there[0].point != target {
 		if err := unix.Mount(b.Source, through, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 			return err
 		}
@@ -78,6 +109,28 @@ func mountBind(dir int, b launch.Bind) error {
 	}
 	return nil
 }
+
+// uncovered opens a target after it has detached what is mounted there and is
+// not the source, and says whether it shows the source. What is below such a
+// mount goes with it and is mounted again by the binds that come later.
+func uncovered(dir int, b launch.Bind) (fd int, shown bool, err error) {
+	for detached := true; detached; {
+		if fd, err = lookUp(dir, b.Target); err != nil {
+			return -1, false, fmt.Errorf("look up the mount point: %w", err)
+		}
+		if shown = shows(fd, b.Source); shown {
+			break
+		}
+		// It fails where nothing is mounted, and what is not ours: that will be
+		// covered.
+		if detached = unix.Unmount(throughFD(fd), unix.MNT_DETACH) == nil; detached {
+			_ = unix.Close(fd)
+		}
+	}
+	return fd, shown, nil
+}
+
+func throughFD(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
 
 // DetachBelow detaches every mount inside dir, the deepest first. Sandboxes
 // that still end have their own copies.

@@ -110,8 +110,9 @@ type Create struct {
 // Root is the container's root filesystem: exactly one of its fields. Both
 // get a private writable layer in memory on top.
 type Root struct {
-	// EROFS is the path of an EROFS image without inline data. A checkpoint
-	// restores only on the same bytes in a file of the same base name.
+	// EROFS is the path of an EROFS image without inline data. The last two
+	// parts of the path name it: a checkpoint restores only on the same bytes
+	// under the same name, and other bytes need another name.
 	EROFS string    `json:"erofs,omitempty"`
 	Host  *HostRoot `json:"host,omitempty"`
 }
