@@ -1,6 +1,7 @@
 package history
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -140,10 +141,8 @@ func (j journal) runs() (all []Run, end int64, err error) {
 		if err != nil {
 			return all, end, nil // the end, or what a crash left of a run
 		}
-		var r journaled
-		if json.Unmarshal(b, &r) == nil {
-			r.packed = r.Packed
-			all = append(all, r.Run)
+		if r, ok := decodeRun(b); ok {
+			all = append(all, r)
 		}
 	}
 }
@@ -175,10 +174,22 @@ func (j journal) begin(h head) error {
 	return home.DiskError(err, "history")
 }
 
-// journaled is a run in a journal; its tasks are packed as in the database.
-type journaled struct {
-	Run
-	Packed []byte
+// encodeRun writes a run and its tasks, a line of JSON and what follows it.
+func encodeRun(r *Run) ([]byte, error) {
+	line, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	return append(append(line, '\n'), r.tasks...), nil
+}
+
+func decodeRun(b []byte) (r Run, ok bool) {
+	line, tasks, ok := bytes.Cut(b, []byte{'\n'})
+	if !ok || json.Unmarshal(line, &r) != nil {
+		return r, false
+	}
+	r.tasks = tasks
+	return r, true
 }
 
 func frameSize(b []byte) int64 { return frameHead + int64(len(b)) }

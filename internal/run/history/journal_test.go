@@ -90,6 +90,23 @@ func TestWarmRunsNeedNoDatabase(t *testing.T) {
 	}
 }
 
+// Large ones are packed in the journal, and all have their tasks in the end.
+func TestJournalsOfManyTasks(t *testing.T) {
+	for _, n := range []int{0, 1, 2000} {
+		path := filepath.Join(t.TempDir(), "history.db")
+		h := open(t, path)
+		record(t, h, 0, many(n, "k", run.Success)...)
+		r := record(t, h, 1, many(n, "k", run.Cached)...)
+		if st, err := os.Stat(journalFile(t, path)); err != nil || st.Size() > 400<<10 {
+			t.Errorf("%d tasks: %v, %v", n, st, err)
+		}
+		got, err := open(t, path).Run(t.Context(), r.ID)
+		if err != nil || len(got.Tasks) != n {
+			t.Errorf("%d tasks: %+v, %v", n, got, err)
+		}
+	}
+}
+
 // Whatever is not as the last teaching run left it goes to the database.
 func TestWhatTeachesGoesToTheDatabase(t *testing.T) {
 	h := open(t, filepath.Join(t.TempDir(), "history.db"))

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"database/sql"
@@ -33,7 +34,7 @@ type Run struct {
 	Counts map[run.Status]int
 	Tasks  []Task `json:"-"`
 
-	packed []byte // Tasks as they are stored
+	tasks []byte // Tasks as they are stored: JSON, packed or not
 }
 
 // Task is what became of a task in a run.
@@ -57,6 +58,18 @@ type Task struct {
 
 // keptRuns is how many runs of a workspace are remembered.
 const keptRuns = 200
+
+// packedFrom is how much of tasks a journal takes as it is: packing takes longer
+// than writing.
+const packedFrom = 128 << 10
+
+// packed packs tasks for the database, which is there to stay.
+func packed(tasks []byte) []byte {
+	if bytes.HasPrefix(tasks, []byte("\x28\xb5\x2f\xfd")) { // zstd's own beginning, which JSON has not
+		return tasks
+	}
+	return packer.EncodeAll(tasks, nil)
+}
 
 // Tasks are like each other, so what repeats is near; a larger window would cost
 // its size in memory.
@@ -83,7 +96,10 @@ func (h *History) Record(ctx context.Context, r *Run) error {
 	if err != nil {
 		return err
 	}
-	r.packed = packer.EncodeAll(tasks, nil)
+	r.tasks = tasks
+	if len(tasks) > packedFrom {
+		r.tasks = packer.EncodeAll(tasks, nil)
+	}
 	j := h.journal(r.Workspace, r.Platform)
 	if h.exists() && !r.teaches() {
 		full, err := j.record(ctx, r)
@@ -107,7 +123,7 @@ func (r *Run) teaches() bool {
 
 // record adds a run to the journal, if it may.
 func (j journal) record(ctx context.Context, r *Run) (full bool, err error) {
-	b, err := json.Marshal(journaled{*r, r.packed})
+	b, err := encodeRun(r)
 	if err != nil {
 		return false, err
 	}
@@ -194,7 +210,7 @@ func insert(ctx context.Context, tx *sql.Tx, r *Run) error {
 		return err
 	}
 	_, err = tx.ExecContext(ctx, "INSERT OR IGNORE INTO runs VALUES (?,?,?,?,?,?,?,?,?)", r.ID, n, r.Began.UnixNano(), r.Ended.UnixNano(),
-		r.Platform, string(command), string(r.Status), string(counts), r.packed)
+		r.Platform, string(command), string(r.Status), string(counts), packed(r.tasks))
 	return err
 }
 
