@@ -1,6 +1,7 @@
 package fork_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -36,6 +37,34 @@ func TestMountsThatAreReadOnly(t *testing.T) {
 	for _, f := range []string{filepath.Join(src, "a"), filepath.Join(out, "b"), file} {
 		if b, err := os.ReadFile(f); err != nil || string(b) != "before\n" {
 			t.Errorf("on this machine %s is %q, %v", f, b, err)
+		}
+	}
+}
+
+// Sandboxes of several folders are there at once, also of one that was moved
+// away and made again, and each has the files of its own.
+func TestFoldersBesideEachOther(t *testing.T) {
+	d, dir := live.Start(t, live.Options{}), t.TempDir()
+	made := func(name, content string) string {
+		t.Helper()
+		folder := filepath.Join(dir, name)
+		if err := errors.Join(os.Mkdir(folder, 0o755), os.WriteFile(filepath.Join(folder, "f"), []byte(content), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		return folder
+	}
+	one := made("one", "first")
+	d.Brood(0, "sb", "create", one, "--name", "a")
+	d.Brood(0, "sb", "create", made("two", "second"), "--name", "b")
+	if err := os.Rename(one, one+"-before"); err != nil {
+		t.Fatal(err)
+	}
+	d.Brood(0, "sb", "create", made("one", "third"), "--name", "c")
+	d.Brood(0, "sb", "fork", "a", "copy")
+	for name, want := range map[string]string{"a": "first", "b": "second", "c": "third", "copy": "first"} {
+		d.Brood(0, "sb", "cp", name+":/f", filepath.Join(dir, name))
+		if b, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(b) != want {
+			t.Errorf("%s has %q, %v", name, b, err)
 		}
 	}
 }
