@@ -8,6 +8,8 @@ DATA       := internal/payload/data
 BROOD_FLAGS = -ldflags "-s -w -X brood/internal/edge/cli.Version=$(VERSION)"
 GUEST_FLAGS := -buildvcs=false -ldflags "-s -w -buildid="
 VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+# Built by its makers: compiling it takes longer than all of brood.
+BUF        := .cache/node/bin/buf
 # One package at a time: many of them fill the machine by themselves.
 GOTEST     ?= go test -p 1 -timeout 30m
 
@@ -42,10 +44,13 @@ race: testdeps ## run all tests under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GOTEST) -race ./...
 	cd runtime && CGO_ENABLED=1 $(GOTEST) -race ./...
 
-lint: ## check formatting, vet, the linters, and that other platforms compile
-	@cd tools && go build -o ../.cache/ github.com/golangci/golangci-lint/v2/cmd/golangci-lint github.com/bufbuild/buf/cmd/buf
-	./.cache/buf lint
-	./.cache/buf breaking --against api/released.binpb
+$(BUF): tools/npm/package-lock.json
+	@cd tools && go run ./npm --into ../.cache/node
+
+lint: $(BUF) ## check formatting, vet, the linters, and that other platforms compile
+	@cd tools && go build -o ../.cache/ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	$(BUF) lint
+	$(BUF) breaking --against api/released.binpb
 	./.cache/golangci-lint run ./...
 	cd runtime && ../.cache/golangci-lint run -c ../.golangci.yml ./...
 	cd tools && go run ./crosscheck -root .. -tests linux/arm64
@@ -55,9 +60,9 @@ bench: build ## measure forks against a bare runsc, in one run (as root)
 	@cd runtime && go run ./build --stock ../bin/bare && mv ../bin/bare/runsc ../bin/runsc && rm -r ../bin/bare
 	@./bin/brood bench fork --count 32
 
-gen: ## generate code from the protocol files
-	@cd tools && go build -o ../.cache/ github.com/bufbuild/buf/cmd/buf google.golang.org/protobuf/cmd/protoc-gen-go connectrpc.com/connect/cmd/protoc-gen-connect-go
-	PATH="$$PWD/.cache:$$PATH" buf generate
+gen: $(BUF) ## generate code from the protocol files
+	@cd tools && go build -o ../.cache/ google.golang.org/protobuf/cmd/protoc-gen-go connectrpc.com/connect/cmd/protoc-gen-connect-go
+	PATH="$$PWD/.cache:$$PATH" $(BUF) generate
 
 soak: build ## the long tests: all simulation seeds, the fuzzers for a minute each
 	BROOD_SIM_SEEDS=10000 $(GOTEST) -count 1 -run Sim ./internal/sandbox/batch

@@ -238,6 +238,7 @@ var programs = []struct{ name, target string }{
 	{"yarn", "yarn/bin/yarn.js"},
 	{"yarn-berry", "@yarnpkg/cli-dist/bin/yarn.js"},
 	{"bun", "@oven/bun-linux-%s/bin/bun"},
+	{"buf", "@bufbuild/buf-linux-%s/bin/buf"},
 }
 
 // linkPrograms makes the paths of programs. Each is run with bin in PATH, so

@@ -1,5 +1,5 @@
-// Command npm fetches the npm packages that the tests drive, Node itself
-// among them, without an npm client: it reads package-lock.json beside this
+// Command npm fetches the npm packages that the tests and linters drive, Node
+// itself among them, without an npm client: it reads package-lock.json beside this
 // file, downloads each tarball from the registry, and unpacks it after its
 // SHA-512 has matched.
 //
