@@ -42,6 +42,7 @@ func (a *app) carryOut(ctx context.Context, s *session, p *parts, f runFlags) (e
 	for _, w := range append(s.warnings(), p.early...) {
 		show.warn(w)
 	}
+	p.showing = true
 	ctx, stop := p.interrupts(ctx)
 	defer stop()
 	early := p.warn

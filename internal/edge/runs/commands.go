@@ -13,6 +13,8 @@ type app struct {
 	alone   error // why a run that has a shared cache goes without
 }
 
+func (a *app) warning(text string) { a.Say("warning: %s", text) }
+
 // Commands are the commands of runs. serve is "brood cache serve". A program
 // that does not link the clients of shared caches has no connect, and hands
 // runs that use one over.

@@ -16,33 +16,12 @@ import (
 const platform = runtime.GOOS + "/" + runtime.GOARCH
 
 // history is that of this home.
-func (a *app) history() (*history.History, error) {
-	path, err := a.historyFile()
+func (a *app) history(warn func(string)) (*history.History, error) {
+	h, err := a.OwnDir()
 	if err != nil {
 		return nil, err
 	}
-	return history.New(path), nil
-}
-
-func (a *app) historyFile() (string, error) {
-	h, err := a.OwnDir()
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(h.Dir(), "history.db"), nil
-}
-
-// putHistoryAside moves a damaged history away and says where it is now. open
-// is what was opened of it, or nil.
-func (a *app) putHistoryAside(open *history.History) (string, error) {
-	if open != nil {
-		_ = open.Close() // it is damaged, whatever closing it says
-	}
-	path, err := a.historyFile()
-	if err != nil {
-		return "", err
-	}
-	return history.PutAside(path)
+	return history.New(filepath.Join(h.Dir(), "history.db"), warn), nil
 }
 
 // past is a history as the orchestrator wants it.

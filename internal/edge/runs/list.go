@@ -102,6 +102,6 @@ func tasksOf(w *workspace.Workspace) ([]listedTask, error) {
 
 func (a *app) warnAll(warnings []string) {
 	for _, w := range warnings {
-		a.Say("warning: %s", w)
+		a.warning(w)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"brood/internal/base/errs"
 	"brood/internal/base/id"
 	"brood/internal/base/life"
 	"brood/internal/run"
@@ -30,6 +29,7 @@ type parts struct {
 	history *history.History
 	figures map[id.Task]history.Figures
 	early   []string // warnings from before there was a view
+	showing bool     // there is one
 
 	keys     *keys
 	cache    *cache.Cache
@@ -50,7 +50,7 @@ func (a *app) begin(ctx context.Context, f runFlags) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &parts{group: life.NewGroup(ctx), warn: func(text string) { a.Say("warning: %s", text) }}
+	p := &parts{group: life.NewGroup(ctx), warn: a.warning}
 	if p.dir, err = a.cacheDir(); err != nil {
 		return nil, err
 	}
@@ -79,32 +79,26 @@ func (p *parts) read(s *session) {
 	})
 }
 
-// remember opens the history, and begins a new one where it is damaged. It is
-// no reason not to run.
+// remember looks up what is known of the tasks. That it cannot is no reason not
+// to run.
 func (p *parts) remember(ctx context.Context, a *app, root string) {
-	err := p.recall(ctx, a, root)
-	if errs.Is(err, errs.DataLoss) {
-		var aside string
-		broken := p.history
-		p.history = nil
-		if aside, err = a.putHistoryAside(broken); err == nil {
-			p.early = append(p.early, "the history was damaged and is now "+aside+": forecasts begin anew")
-			err = p.recall(ctx, a, root)
-		}
+	h, err := a.history(p.note)
+	if err == nil {
+		p.history = h
+		p.figures, err = h.Figures(ctx, root, platform)
 	}
 	if err != nil && ctx.Err() == nil {
-		p.early = append(p.early, "nothing is known of past runs: "+err.Error())
+		p.note("nothing is known of past runs: " + err.Error())
 	}
 }
 
-func (p *parts) recall(ctx context.Context, a *app, root string) error {
-	h, err := a.history()
-	if err != nil {
-		return err
+// note warns, once there is somewhere to: until then the warnings wait.
+func (p *parts) note(text string) {
+	if p.showing {
+		p.warn(text)
+		return
 	}
-	p.history = h
-	p.figures, err = h.Figures(ctx, root, platform)
-	return err
+	p.early = append(p.early, text)
 }
 
 // open opens the rest, once the tasks are known.

@@ -99,7 +99,7 @@ func (a *app) listRuns(ctx context.Context, all bool, limit int) (err error) {
 		}
 		root = ws.Root
 	}
-	h, err := a.history()
+	h, err := a.history(a.warning)
 	if err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func namedRun(ctx context.Context, h *history.History, args []string) (string, e
 }
 
 func (a *app) showRun(ctx context.Context, args []string) (err error) {
-	h, err := a.history()
+	h, err := a.history(a.warning)
 	if err != nil {
 		return err
 	}

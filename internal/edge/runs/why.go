@@ -95,6 +95,10 @@ func (a *app) why(ctx context.Context, f runFlags) (err error) {
 	if p.history == nil {
 		return errs.New(errs.FailedPrecondition, "%s", p.early[0])
 	}
+	for _, w := range p.early {
+		a.warning(w)
+	}
+	p.showing = true
 	target, err := whyTarget(s.graph, f.Tasks[0])
 	if err != nil {
 		return err

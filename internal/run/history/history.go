@@ -20,6 +20,7 @@ import (
 // History is the history in one file, and in what lies beside it.
 type History struct {
 	path string
+	warn func(string)
 
 	mu sync.Mutex // guards db
 	db *sql.DB    // nil until it is needed
@@ -49,8 +50,31 @@ CREATE TABLE groups (sum BLOB PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
 `}
 
 // New returns the history in the file at path. Nothing is opened before it is
-// needed: most runs teach nothing, and the journal does for them.
-func New(path string) *History { return &History{path: path} }
+// needed: most runs teach nothing, and the journal does for them. warn is told
+// what the user should know and what fails nothing.
+func New(path string, warn func(string)) *History { return &History{path: path, warn: warn} }
+
+// whole does something with the database. A damaged one is put aside, and it
+// begins anew: only forecasts are lost.
+func (h *History) whole(ctx context.Context, do func() error) error {
+	try := func() error {
+		if err := h.open(ctx); err != nil {
+			return err
+		}
+		return do()
+	}
+	err := try()
+	var e *sqlite.Error
+	if !errs.Is(err, errs.DataLoss) || !errors.As(err, &e) {
+		return err
+	}
+	aside, failed := h.putAside()
+	if failed != nil {
+		return errors.Join(err, failed)
+	}
+	h.warn("the history was damaged and is now " + aside + ": forecasts begin anew")
+	return try()
+}
 
 // exists says that there is a database.
 func (h *History) exists() bool {
@@ -95,14 +119,18 @@ func (h *History) open(ctx context.Context) error {
 	return err
 }
 
-// PutAside moves a damaged file away, so that the next use begins anew, and
-// returns where it is now. What was put aside before is replaced.
-func PutAside(path string) (string, error) {
-	aside := path + ".damaged"
-	if err := os.Rename(path, aside); err != nil {
+// putAside moves a damaged file away and returns where it is now. What was put
+// aside before is replaced.
+func (h *History) putAside() (string, error) {
+	_ = h.Close() // it is damaged, whatever closing it says
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.db = nil
+	aside := h.path + ".damaged"
+	if err := os.Rename(h.path, aside); err != nil {
 		return "", home.DiskError(err, "history")
 	}
-	for _, log := range []string{path + "-wal", path + "-shm"} { // they belong to what is gone
+	for _, log := range []string{h.path + "-wal", h.path + "-shm"} { // they belong to what is gone
 		if err := os.Remove(log); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return "", home.DiskError(err, "history")
 		}

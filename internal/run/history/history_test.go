@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func open(t testing.TB, path string) *history.History {
 	t.Helper()
-	h := history.New(path)
+	h := history.New(path, func(text string) { t.Error(text) })
 	t.Cleanup(func() { _ = h.Close() })
 	return h
 }
@@ -168,7 +168,7 @@ func TestRuns(t *testing.T) {
 func TestSeveralWriteAtOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "odd ?#%41 name", "history.db")
 	fails := life.Each(t.Context(), 6, 6, func(_ context.Context, i int) error {
-		h := history.New(path)
+		h := history.New(path, func(string) {})
 		defer h.Close()
 		for n := range 10 {
 			r := &history.Run{Workspace: root, Platform: platform, Began: begin.Add(time.Duration(i*100+n) * time.Second), Status: run.Success,
@@ -198,18 +198,48 @@ func TestForeignFiles(t *testing.T) {
 	if err := os.WriteFile(path, []byte("this is not a database, however long it may be, and it never was one of any kind ........"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h := open(t, path)
-	if _, err := h.Figures(t.Context(), root, platform); !errs.Is(err, errs.DataLoss) {
-		t.Errorf("err %v", err)
+	var warned []string
+	h := history.New(path, func(text string) { warned = append(warned, text) })
+	t.Cleanup(func() { _ = h.Close() })
+	if len(figures(t, h)) != 0 {
+		t.Error("figures of a file that is no database")
 	}
-	aside, err := history.PutAside(path)
-	if err != nil {
+	if b, err := os.ReadFile(path + ".damaged"); err != nil || !strings.HasPrefix(string(b), "this is not") {
+		t.Errorf("it is gone (%v)", err)
+	}
+	if len(warned) != 1 || !strings.Contains(warned[0], path+".damaged") {
+		t.Errorf("warned %q", warned)
+	}
+	taught(t, h)
+	if f := figures(t, h); len(f) != 1 {
+		t.Errorf("figures %+v of a history that began anew", f)
+	}
+}
+
+// A database that turns out damaged when a run is to be recorded is put aside
+// then, and the run is in the new one.
+func TestDamagedWhenARunEnds(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "history.db")
+	h := open(t, path)
+	taught(t, h)
+	if err := h.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if b, err := os.ReadFile(aside); err != nil || !strings.HasPrefix(string(b), "this is not") {
-		t.Errorf("%s is gone (%v)", aside, err)
+	if err := os.WriteFile(path, []byte(strings.Repeat("no database ", 1000)), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	figures(t, h)
+	warned := 0
+	h = history.New(path, func(string) { warned++ })
+	t.Cleanup(func() { _ = h.Close() })
+	figures(t, h) // the journal has them
+	warm(t, h, 1) // the same
+	if warned != 0 {
+		t.Error("a journal was there, and the database was looked into")
+	}
+	r := record(t, h, 2, done("a#build", run.Success, "other", time.Second, 1))
+	if warned != 1 || !runIDs(t, h)[r.ID] {
+		t.Errorf("%d warnings; the run is not there", warned)
+	}
 }
 
 func many(n int, k string, status run.Status) []history.Task {
@@ -250,7 +280,7 @@ func BenchmarkTenThousandTasks(b *testing.B) {
 	})
 	b.Run("open", func(b *testing.B) {
 		for b.Loop() {
-			h := history.New(path)
+			h := history.New(path, func(string) {})
 			if _, err := h.Runs(b.Context(), root, 1); err != nil {
 				b.Fatal(err)
 			}

@@ -69,7 +69,7 @@ func TestWarmRunsNeedNoDatabase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h = history.New(path)
+	h = history.New(path, func(text string) { t.Error(text) })
 	if got := figures(t, h); !maps.Equal(got, want) || got["a#build"].Wall != time.Second || got["a#build"].PeakMemory != 7 {
 		t.Errorf("figures %+v, want %+v", got, want)
 	}
@@ -208,7 +208,7 @@ func TestAJournalWithoutItsDatabase(t *testing.T) {
 		t.Error("the journal's run is lost")
 	}
 	warm(t, h, 2)
-	if f := figures(t, history.New(path))["a#build"]; f.Wall != time.Second {
+	if f := figures(t, history.New(path, func(text string) { t.Error(text) }))["a#build"]; f.Wall != time.Second {
 		t.Errorf("a hit's figures were not learnt again: %+v", f)
 	}
 }
@@ -241,7 +241,7 @@ func TestJournalsOfSeveralAtOnce(t *testing.T) {
 	taught(t, open(t, path))
 	fails := life.Each(t.Context(), 4, 4, func(ctx context.Context, i int) error {
 		for n := range 20 {
-			h := history.New(path)
+			h := history.New(path, func(text string) { t.Error(text) })
 			task := done("a#build", run.Cached, "k", time.Second, 7)
 			if n%5 == i {
 				task = done("a#build", run.Success, fmt.Sprint(i, n), time.Second, 7)

@@ -16,14 +16,12 @@ import (
 )
 
 // Figures returns what is known of all tasks of a workspace on a platform.
-func (h *History) Figures(ctx context.Context, root, platform string) (map[id.Task]Figures, error) {
+func (h *History) Figures(ctx context.Context, root, platform string) (all map[id.Task]Figures, err error) {
 	if known, ok := h.journal(root, platform).head(); ok && h.exists() {
 		return known.figures, nil
 	}
-	if err := h.open(ctx); err != nil {
-		return nil, err
-	}
-	return h.figures(ctx, root, platform)
+	err = h.whole(ctx, func() error { all, err = h.figures(ctx, root, platform); return err })
+	return all, err
 }
 
 func (h *History) figures(ctx context.Context, root, platform string) (map[id.Task]Figures, error) {
@@ -55,10 +53,12 @@ type Known struct {
 
 // Keys returns the last different keys of a task with their parts, newest
 // first: what it takes to say why a task ran, or would.
-func (h *History) Keys(ctx context.Context, root string, task id.Task) ([]Known, error) {
-	if err := h.open(ctx); err != nil {
-		return nil, err
-	}
+func (h *History) Keys(ctx context.Context, root string, task id.Task) (all []Known, err error) {
+	err = h.whole(ctx, func() error { all, err = h.keys(ctx, root, task); return err })
+	return all, err
+}
+
+func (h *History) keys(ctx context.Context, root string, task id.Task) ([]Known, error) {
 	var data []byte
 	err := h.db.QueryRowContext(ctx, "SELECT data FROM keys WHERE task = ? AND workspace = (SELECT id FROM workspaces WHERE root = ?)",
 		string(task), root).Scan(&data)
@@ -107,10 +107,12 @@ func (h *History) group(ctx context.Context, sum []byte) (*key.Group, error) {
 
 // Runs lists the last runs of a workspace, newest first, without their tasks.
 // An empty root stands for all workspaces.
-func (h *History) Runs(ctx context.Context, root string, limit int) ([]Run, error) {
-	if err := h.open(ctx); err != nil {
-		return nil, err
-	}
+func (h *History) Runs(ctx context.Context, root string, limit int) (all []Run, err error) {
+	err = h.whole(ctx, func() error { all, err = h.runs(ctx, root, limit); return err })
+	return all, err
+}
+
+func (h *History) runs(ctx context.Context, root string, limit int) ([]Run, error) {
 	rows, err := h.db.QueryContext(ctx, `SELECT r.id, w.root, r.began, r.ended, r.platform, r.command, r.status, r.counts
 		FROM runs r JOIN workspaces w ON w.id = r.workspace WHERE ? = '' OR w.root = ? ORDER BY r.began DESC LIMIT ?`, root, root, limit)
 	if err != nil {
@@ -130,10 +132,12 @@ func (h *History) Runs(ctx context.Context, root string, limit int) ([]Run, erro
 
 // Run returns a run with its tasks. A beginning of its ID is enough when no
 // other run has it.
-func (h *History) Run(ctx context.Context, runID string) (*Run, error) {
-	if err := h.open(ctx); err != nil {
-		return nil, err
-	}
+func (h *History) Run(ctx context.Context, runID string) (r *Run, err error) {
+	err = h.whole(ctx, func() error { r, err = h.run(ctx, runID); return err })
+	return r, err
+}
+
+func (h *History) run(ctx context.Context, runID string) (*Run, error) {
 	rows, err := h.db.QueryContext(ctx, `SELECT r.id, w.root, r.began, r.ended, r.platform, r.command, r.status, r.counts, r.tasks
 		FROM runs r JOIN workspaces w ON w.id = r.workspace WHERE substr(r.id, 1, length(?)) = ? LIMIT 2`, runID, runID)
 	if err != nil {

@@ -107,10 +107,7 @@ func (h *History) Record(ctx context.Context, r *Run) error {
 			return failure(err, "record the run in the history")
 		}
 	}
-	if err := h.open(ctx); err != nil {
-		return err
-	}
-	return failure(h.recordAfter(ctx, j, r), "record the run in the history")
+	return h.whole(ctx, func() error { return failure(h.recordAfter(ctx, j, r), "record the run in the history") })
 }
 
 // teaches says that something ran: there are new figures.
