@@ -10,10 +10,12 @@ GUEST_FLAGS := -buildvcs=false -ldflags "-s -w -buildid="
 VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # Built by its makers: compiling it takes longer than all of brood.
 BUF        := .cache/node/bin/buf
-# One package at a time: many of them fill the machine by themselves.
-GOTEST     ?= go test -p 1 -timeout 30m
+GOTEST     ?= go test -timeout 30m
+# These fill the machine by themselves: one at a time. Of the others two.
+HEAVY      := ./internal/sandbox/... ./test/...
+LIGHT       = $$(go list ./... | grep -v -e /internal/sandbox/ -e /internal/sandbox$$ -e /test/)
 
-.PHONY: build demo test race lint bench gen soak clean help runtime guest testdeps
+.PHONY: build demo test race lint bench gen soak clean help runtime guest testdeps linters
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,19 +38,22 @@ testdeps: build ## fetch what the tests drive (Node and its packages, pinned by 
 	@cd tools && go run ./npm --into ../.cache/node
 
 test: testdeps ## run all tests
-	$(GOTEST) ./...
-	cd runtime && $(GOTEST) ./...
+	$(GOTEST) -p 2 $(LIGHT)
+	$(GOTEST) -p 1 $(HEAVY)
+	cd runtime && $(GOTEST) -p 1 ./...
 	cd tools && $(GOTEST) ./npm ./fuzzall ./crosscheck
 
 race: testdeps ## run all tests under the race detector (needs a C compiler)
-	CGO_ENABLED=1 $(GOTEST) -race ./...
-	cd runtime && CGO_ENABLED=1 $(GOTEST) -race ./...
+	CGO_ENABLED=1 $(GOTEST) -p 1 -race ./...
+	cd runtime && CGO_ENABLED=1 $(GOTEST) -p 1 -race ./...
 
 $(BUF): tools/npm/package-lock.json
 	@cd tools && go run ./npm --into ../.cache/node
 
-lint: $(BUF) ## check formatting, vet, the linters, and that other platforms compile
+linters: ## compile the linters
 	@cd tools && go build -o ../.cache/ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+lint: linters $(BUF) ## check formatting, vet, the linters, and that other platforms compile
 	$(BUF) lint
 	$(BUF) breaking --against api/released.binpb
 	./.cache/golangci-lint run ./...

@@ -77,7 +77,9 @@ the medians:
   warm    tiny tasks, everything cached
   cold    the same, nothing cached, beside the bare commands
   many    ten thousand tasks, everything cached
-  layers  1,000 packages with 3 tasks each in 100 layers, everything cached
+  layers  1,000 packages with 3 tasks each in 100 layers, everything cached; then
+          its graph alone (--graph), its keys too (--dry=json), and its first run,
+          with nothing cached, once
 
 Both find the workspace as they left it, write to the same disk, and run as many
 tasks at once as there are cores. turbo gets a stand-in for npm that only does what

@@ -192,10 +192,15 @@ func (w *benchWorld) inTurns(p *pairing, brood, turbo func() error) error {
 			}
 		}
 	}
+	w.close(p)
+	return nil
+}
+
+// close ends a measurement.
+func (w *benchWorld) close(p *pairing) {
 	p.Ratio = float64(p.Brood.Median) / float64(max(1, p.Turbo.Median))
 	w.report.Runs = append(w.report.Runs, p)
 	w.tell(p)
-	return nil
 }
 
 func (w *benchWorld) tell(p *pairing) {

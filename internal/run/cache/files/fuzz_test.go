@@ -1,11 +1,16 @@
 package files
 
 import (
+	"crypto/sha256"
 	"encoding/hex"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
+
+	"brood/internal/run/cache/stamp"
 )
 
 // indexes are index files that git wrote, of versions 2 to 4.
@@ -39,6 +44,29 @@ func FuzzIndex(f *testing.F) {
 					t.Errorf("entry %+v", r)
 				}
 			}
+		}
+	})
+}
+
+// FuzzFolders reads indexes of folders whose sum is right, as one that was
+// written by another version or with intent may be.
+func FuzzFolders(f *testing.F) {
+	x := folders{
+		rules:  []ruleFile{{path: "/w/.gitignore", stat: stamp.Stat{Size: 1, MTime: -2, CTime: 3, Ino: 1 << 63, Mode: 5}}, {path: "/none"}},
+		all:    []folder{{path: "", hidden: []string{"a", "b/"}}, {path: "c", stat: stamp.Stat{Ino: 7}, closed: true}},
+		others: []string{"c/d", "e/"},
+	}
+	f.Add(x.encode())
+	f.Add((&folders{}).encode())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		body := b[:max(0, len(b)-sha256.Size)]
+		sum := sha256.Sum256(body)
+		x := decodeFolders(append(slices.Clone(body), sum[:]...))
+		if x == nil {
+			return
+		}
+		if again := decodeFolders(x.encode()); !reflect.DeepEqual(again, x) {
+			t.Errorf("%+v is read again as %+v", x, again)
 		}
 	})
 }
