@@ -23,8 +23,8 @@ import (
 // changed it is enough that every name in it is known: most tools replace a file
 // to change it.
 type folders struct {
-	where   [sha256.Size]byte // the workspace, and the environment git reads
-	tracked [sha256.Size]byte // the paths in the index
+	where   [sha256.Size]byte // the workspace, and what leads git to its configuration
+	tracked [sha256.Size]byte // the paths in the index, and which are repositories
 	rules   []ruleFile
 	all     []folder // sorted by path
 	others  []string // untracked and not ignored, as git lists them; sorted
@@ -47,7 +47,7 @@ type folder struct {
 	hidden []string // the names in it that git ignores, "/" after folders; sorted
 }
 
-// whereabouts is all that decides what git does but the files in rules.
+// whereabouts is all that decides what git ignores but the files in rules.
 func whereabouts(root string) [sha256.Size]byte {
 	h := sha256.New()
 	h.Write([]byte(root))
@@ -55,18 +55,22 @@ func whereabouts(root string) [sha256.Size]byte {
 	slices.Sort(env)
 	for _, kv := range env {
 		name, _, _ := strings.Cut(kv, "=")
-		if strings.HasPrefix(name, "GIT_") || name == "HOME" || name == "XDG_CONFIG_HOME" || name == "PATH" {
+		if strings.HasPrefix(name, "GIT_CONFIG") || name == "HOME" || name == "XDG_CONFIG_HOME" {
 			h.Write([]byte("\x00" + kv))
 		}
 	}
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
+// pathsOf names what an index has.
 func pathsOf(records []record) [sha256.Size]byte {
 	h := sha256.New()
 	buf := make([]byte, 0, 4096)
 	for i := range records {
 		buf = append(append(buf, records[i].path...), 0)
+		if records[i].mode == modeGitlink {
+			buf = append(buf, '/')
+		}
 		if len(buf) > 2048 {
 			h.Write(buf)
 			buf = buf[:0]
