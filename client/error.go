@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 
+	"brood/internal/base/errs"
 	"brood/internal/wire"
 )
 
@@ -50,5 +51,8 @@ func ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return failed(ctx.Err())
 	}
-	return failed(err)
+	if err = failed(err); errs.Is(err, errs.Canceled) { // not by the caller, then
+		return failed(errs.New(errs.Unavailable, "the daemon ended before the call did: it was stopped or restarted. Sandboxes run on; call again"))
+	}
+	return err
 }

@@ -118,6 +118,9 @@ func FromError(err error) error {
 		return errs.New(errs.Unavailable, "the connection broke before the answer was whole (%w): the daemon ended or was killed; "+
 			"the next command starts one, which cleans up and goes on", err)
 	}
+	if info == nil && unreached(err) {
+		return errs.New(errs.Unavailable, "no daemon answers (%w): it ended, or there was none; the next command starts one", err)
+	}
 	said := &said{text: call.Message(), cause: err}
 	if info.GetMessage() != "" {
 		said.text = info.GetMessage()
@@ -141,6 +144,12 @@ func broken(err error) bool {
 	return errors.As(err, &op) && op.Op != "dial" ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+// unreached reports whether nobody was there to take the call.
+func unreached(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial" && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
 }
 
 // infoOf returns the DaemonErrorInfo of a call's error; nil when the peer sent

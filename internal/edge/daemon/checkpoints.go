@@ -11,6 +11,7 @@ import (
 	"brood/internal/base/digest"
 	"brood/internal/base/errs"
 	"brood/internal/base/id"
+	"brood/internal/sandbox/batch"
 	"brood/internal/sandbox/checkpoint"
 	"brood/internal/sandbox/host"
 )
@@ -158,7 +159,7 @@ func (d *Daemon) pin(ref string, change func(id.Name) error) (checkpoint.Checkpo
 // Fork makes one fork of a checkpoint or, by a checkpoint made for it alone,
 // of a sandbox.
 func (s *checkpointService) Fork(ctx context.Context, req *connect.Request[broodv1.ForkRequest]) (*connect.Response[broodv1.ForkResponse], error) {
-	name, err := nameOf("sandbox", req.Msg.GetName())
+	name, err := forkName(req.Msg)
 	if err != nil {
 		return nil, err
 	}
@@ -169,6 +170,23 @@ func (s *checkpointService) Fork(ctx context.Context, req *connect.Request[brood
 	return connect.NewResponse(&broodv1.ForkResponse{
 		Sandbox: sandboxMessage(f.Sandbox), Digest: string(f.Sandbox.Origin.Digest), ForkMs: uint64(f.Took.Milliseconds()),
 	}), nil
+}
+
+// forkName is the name that a fork was given, else one drawn for its source.
+func forkName(r *broodv1.ForkRequest) (id.Name, error) {
+	if r.GetName() != "" {
+		return nameOf("sandbox", r.GetName())
+	}
+	_, name, err := batch.ParseSource(r.GetSource())
+	if err != nil {
+		return "", err
+	}
+	if dg, err := digest.Parse(name); err == nil {
+		name = dg.Short()
+	}
+	drawn := "-" + id.Random(3)
+	name = strings.TrimRight(name[:min(len(name), id.MaxName-len(drawn))], "-")
+	return id.ParseName("sandbox", name+drawn)
 }
 
 // lookup finds a checkpoint by name or digest.

@@ -77,6 +77,25 @@ func TestDamagedCheckpointIsNoDeadEnd(t *testing.T) {
 	}
 }
 
+// A fork without a name is given one, which says what it was made of.
+func TestForkIsGivenAName(t *testing.T) {
+	c, _ := withCheckpoint(t, t.TempDir(), folder(t), newWorld(t), "base")
+	cp, err := c.ListCheckpoints(t.Context(), true)
+	check(t, err)
+	for source, prefix := range map[string]string{"base": "base-", "src": "src-", cp[0].GetDigest(): cp[0].GetDigest()[:12] + "-"} {
+		seen := map[string]bool{}
+		for range 2 {
+			f, err := c.Fork(t.Context(), source, "")
+			check(t, err)
+			if name := f.GetSandbox().GetName(); !strings.HasPrefix(name, prefix) || seen[name] {
+				t.Errorf("a fork of %s is called %q", source, name)
+			} else {
+				seen[name] = true
+			}
+		}
+	}
+}
+
 // A damaged checkpoint of a batch goes when its forks have gone.
 func TestDamagedTemporaryCheckpointGoes(t *testing.T) {
 	w, dir, ctx := newWorld(t), t.TempDir(), t.Context()

@@ -8,8 +8,10 @@ import (
 	"errors"
 	"hash/crc32"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -53,10 +55,28 @@ func (h *History) journal(root, platform string) journal {
 // journals is their folder.
 func (h *History) journals() string { return h.path + ".journals" }
 
-// lock keeps other processes from writing. The file is made if there is none.
+// open opens the file, and nothing else that may be in its place.
+func (j journal) open(flags int) (*os.File, error) {
+	f, err := os.OpenFile(j.file, flags|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		return nil, errors.Join(fs.ErrInvalid, err, f.Close())
+	}
+	return f, nil
+}
+
+// lock keeps other processes from writing. The file is made if there is none;
+// what is none goes.
 func (j journal) lock(ctx context.Context) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(j.file), 0o700); err != nil {
 		return nil, home.DiskError(err, "history")
+	}
+	if st, err := os.Lstat(j.file); err == nil && !st.Mode().IsRegular() {
+		if err := os.Remove(j.file); err != nil {
+			return nil, errs.New(errs.FailedPrecondition, "%s is no file of the history: take it away (%w)", j.file, err)
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, journalWait)
 	defer cancel()
@@ -73,7 +93,7 @@ func (j journal) lock(ctx context.Context) (unlock func(), err error) {
 
 // head reads the head; ok is false when there is none that can be believed.
 func (j journal) head() (h head, ok bool) {
-	f, err := os.Open(j.file)
+	f, err := j.open(os.O_RDONLY)
 	if err != nil {
 		return h, false
 	}
@@ -88,7 +108,7 @@ func (j journal) head() (h head, ok bool) {
 // add appends a run when the journal's head has its fingerprint and there is
 // room; full says that the database is to take it. The caller has the lock.
 func (j journal) add(print, record []byte) (full bool, err error) {
-	f, err := os.OpenFile(j.file, os.O_RDWR, 0)
+	f, err := j.open(os.O_RDWR)
 	if err != nil {
 		return true, nil // without a journal there is the database
 	}
@@ -102,8 +122,8 @@ func (j journal) add(print, record []byte) (full bool, err error) {
 	end := frameSize(b)
 	for ; ; runs++ {
 		var lead [frameHead]byte
-		if _, err := f.ReadAt(lead[:], end); err != nil {
-			break // the end
+		if _, err := f.ReadAt(lead[:], end); err != nil || runs > journalRuns {
+			break // the end, or it is full
 		}
 		end += frameHead + int64(binary.LittleEndian.Uint32(lead[:]))
 	}
@@ -121,7 +141,7 @@ func (j journal) add(print, record []byte) (full bool, err error) {
 // runs reads the runs that are whole; end is where the head ends.
 // The caller has the lock.
 func (j journal) runs() (all []Run, end int64, err error) {
-	f, err := os.Open(j.file)
+	f, err := j.open(os.O_RDONLY)
 	if err != nil {
 		return nil, 0, home.DiskError(err, "history")
 	}
@@ -149,7 +169,7 @@ func (j journal) runs() (all []Run, end int64, err error) {
 
 // distrust makes the head one that nobody believes; the runs stay.
 func (j journal) distrust() error {
-	f, err := os.OpenFile(j.file, os.O_RDWR, 0)
+	f, err := j.open(os.O_RDWR)
 	if err != nil {
 		return home.DiskError(err, "history")
 	}
@@ -165,7 +185,7 @@ func (j journal) distrust() error {
 
 // begin leaves only a head.
 func (j journal) begin(h head) error {
-	f, err := os.OpenFile(j.file, os.O_RDWR|os.O_TRUNC, 0)
+	f, err := j.open(os.O_RDWR | os.O_TRUNC)
 	if err != nil {
 		return home.DiskError(err, "history")
 	}
@@ -210,7 +230,7 @@ func readFrame(f io.Reader) ([]byte, error) {
 		return nil, err
 	}
 	n := binary.LittleEndian.Uint32(lead[:])
-	if n > journalBytes {
+	if n == 0 || n > journalBytes {
 		return nil, io.ErrUnexpectedEOF
 	}
 	b := make([]byte, n)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -159,6 +160,40 @@ func TestDamagedJournals(t *testing.T) {
 			}
 			if name[0] == 't' && (!ids[first.ID] || ids[last.ID]) {
 				t.Errorf("of %s and the torn %s there are %v", first.ID, last.ID, ids)
+			}
+		})
+	}
+}
+
+// What is no file in a journal's place is neither read nor waited for, and goes.
+func TestWhatIsNoJournal(t *testing.T) {
+	for name, put := range map[string]func(at string) error{
+		"an endless device": func(at string) error { return os.Symlink("/dev/full", at) },
+		"a link to itself":  func(at string) error { return os.Symlink(at, at) },
+		"a pipe":            func(at string) error { return syscall.Mkfifo(at, 0o600) },
+		"a folder":          func(at string) error { return os.Mkdir(at, 0o700) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "history.db")
+			h := open(t, path)
+			taught(t, h)
+			file := journalFile(t, path)
+			if err := os.Remove(file); err != nil {
+				t.Fatal(err)
+			}
+			if err := put(file); err != nil {
+				t.Fatal(err)
+			}
+			h = open(t, path)
+			if f := figures(t, h)["a#build"]; f.Wall != time.Second {
+				t.Errorf("figures %+v", f)
+			}
+			r := warm(t, h, 1)
+			if !runIDs(t, open(t, path))[r.ID] {
+				t.Error("the run is not remembered")
+			}
+			if st, err := os.Lstat(file); err != nil || !st.Mode().IsRegular() {
+				t.Errorf("in its place is %v, %v", st, err)
 			}
 		})
 	}

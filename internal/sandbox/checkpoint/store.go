@@ -126,11 +126,25 @@ func (s *Store) load(name id.Name) *entry {
 		e.Manifest, e.Digest = withoutChunks(m), d
 		err = unknown
 	}
-	if errs.Is(err, errs.NotFound) {
-		err = errs.New(errs.DataLoss, "it has no record: %w", err)
+	if e.Digest != "" && (errs.Is(err, errs.NotFound) || errs.Is(err, errs.DataLoss)) {
+		// Nothing of what it is was lost, only whether it may go.
+		e.Record, err = s.recordAnew(name), nil
 	}
 	e.err = err
 	return e
+}
+
+// recordAnew is the record of a checkpoint whose own is lost: pinned, for it
+// may have been.
+func (s *Store) recordAnew(name id.Name) Record {
+	r := Record{Created: time.Now(), Pinned: true}
+	dir := filepath.Join(s.dir, string(name))
+	if st, err := os.Stat(filepath.Join(dir, manifestName)); err == nil {
+		r.Created = st.ModTime()
+	}
+	r.Used = r.Created
+	_ = recordSchema.Write(filepath.Join(dir, recordName), r, home.Volatile) // else it is made anew again
+	return r
 }
 
 func readManifest(path string) (*Manifest, digest.Digest, error) {

@@ -46,9 +46,35 @@ func (c Checkpoint) Check(m Machine) error {
 			return errs.New(errs.DataLoss, "checkpoint %s is damaged: its file %s has %d bytes and should have %d: delete it and make it again",
 				c.Name, f.Path, st.Size(), f.Size)
 		}
+		if f.Size <= readAlways {
+			if err := c.same(f); err != nil {
+				return err
+			}
+		}
 	}
 	if err := c.Manifest.Fits(m); err != nil {
 		return errs.New(errs.CodeOf(err), "checkpoint %s cannot be restored here: %w", c.Name, err)
+	}
+	return nil
+}
+
+// readAlways is the size of the files that are read before each restore, some
+// tenths of a millisecond for all; the memory would take longer than the restore.
+const readAlways = 1 << 20
+
+// same reads a file and compares it with what was made.
+func (c Checkpoint) same(f File) error {
+	file, err := os.Open(filepath.Join(c.Dir, filepath.FromSlash(f.Path)))
+	if err != nil {
+		return errs.New(errs.Internal, "checkpoint %s: %w", c.Name, err)
+	}
+	defer file.Close()
+	sum, _, err := digest.Read(file)
+	if err != nil {
+		return errs.New(errs.Internal, "checkpoint %s: %w", c.Name, err)
+	}
+	if sum != f.SHA256 {
+		return errs.New(errs.DataLoss, "checkpoint %s is damaged: its file %s is not what was saved: delete it and make it again", c.Name, f.Path)
 	}
 	return nil
 }

@@ -28,11 +28,74 @@ func TestVerifyFindsOneChangedByte(t *testing.T) {
 	if err := os.WriteFile(p, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Check(checkpoint.Machine{}); err != nil {
-		t.Errorf("the cheap check reads no content: %v", err)
-	}
 	if err := s.Verify(t.Context(), "base", nil); !errs.Is(err, errs.DataLoss) || !strings.Contains(err.Error(), "pages.img") {
 		t.Errorf("Verify = %v", err)
+	}
+}
+
+// What is small is read before every restore: nothing but the memory can be
+// another unnoticed.
+func TestCheckReadsWhatIsSmall(t *testing.T) {
+	h := newHome(t)
+	c := make1(t, open(t, h), "base", "x", checkpoint.Options{})
+	small := 0
+	for _, f := range c.Manifest.Files {
+		if f.Size == 0 || f.Size > 1<<20 {
+			continue
+		}
+		small++
+		p := filepath.Join(c.Dir, f.Path)
+		b, err := os.ReadFile(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b[len(b)/2] ^= 1
+		if err := os.WriteFile(p, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Check(checkpoint.Machine{}); !errs.Is(err, errs.DataLoss) || !strings.Contains(err.Error(), f.Path) {
+			t.Errorf("%s: %v", f.Path, err)
+		}
+		b[len(b)/2] ^= 1
+		if err := os.WriteFile(p, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Check(checkpoint.Machine{}); err != nil || small == 0 {
+		t.Errorf("%d small files; whole: %v", small, err)
+	}
+}
+
+// A record that is damaged or gone loses nothing of the checkpoint, which may
+// have been pinned and so is.
+func TestALostRecordPins(t *testing.T) {
+	h := newHome(t)
+	c := make1(t, open(t, h), "base", "x", checkpoint.Options{})
+	file := filepath.Join(filepath.Dir(c.Dir), "record.json")
+	for what, spoil := range map[string]func() error{
+		"damaged": func() error { return os.WriteFile(file, []byte("z\"format\":1}"), 0o600) },
+		"gone":    func() error { return os.Remove(file) },
+	} {
+		if err := spoil(); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // what was made anew is there the next time
+			s := open(t, h)
+			got, err := s.Get("base")
+			if err != nil || !got.Record.Pinned || got.Digest != c.Digest || got.Record.Created.IsZero() {
+				t.Fatalf("%s: %+v, %v", what, got.Record, err)
+			}
+			if err := s.Verify(t.Context(), "base", nil); err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		s := open(t, h)
+		if err := s.Unpin("base"); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := open(t, h).Get("base"); err != nil || got.Record.Pinned {
+			t.Errorf("%s, unpinned: %+v, %v", what, got.Record, err)
+		}
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	foldersMagic = "brood folders 1\n"
+	foldersMagic = "brood folders 2\n"
 	foldersMost  = 256 << 20
 )
 
@@ -57,7 +57,6 @@ func (x *folders) encode() []byte {
 	for _, d := range x.all {
 		w.text(d.path)
 		w.stat(d.stat)
-		w.flag(d.closed)
 		w.texts(d.hidden)
 	}
 	w.texts(x.others)
@@ -83,7 +82,7 @@ func decodeFolders(b []byte) *folders {
 	}
 	x.all = make([]folder, r.number())
 	for i := range x.all {
-		x.all[i] = folder{path: r.text(), stat: r.stat(), closed: r.flag(), hidden: r.texts()}
+		x.all[i] = folder{path: r.text(), stat: r.stat(), hidden: r.texts()}
 	}
 	x.others = r.texts()
 	if r.bad || len(r.b) > 0 {
@@ -106,14 +105,6 @@ func (w *folderWriter) texts(all []string) {
 	for _, s := range all {
 		w.text(s)
 	}
-}
-
-func (w *folderWriter) flag(on bool) {
-	n := 0
-	if on {
-		n = 1
-	}
-	w.number(n)
 }
 
 func (w *folderWriter) stat(s stamp.Stat) {
@@ -163,8 +154,6 @@ func (r *folderReader) texts() []string {
 	}
 	return all
 }
-
-func (r *folderReader) flag() bool { return r.number() == 1 }
 
 func (r *folderReader) stat() stamp.Stat {
 	var v [5]int64

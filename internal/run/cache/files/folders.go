@@ -43,14 +43,13 @@ type ruleFile struct {
 type folder struct {
 	path   string
 	stat   stamp.Stat
-	closed bool     // a repository of its own: what changes in it is not looked into
 	hidden []string // the names in it that git ignores, "/" after folders; sorted
 }
 
 // whereabouts is all that decides what git ignores but the files in rules.
-func whereabouts(root string) [sha256.Size]byte {
+func whereabouts(root string, r *repo) [sha256.Size]byte {
 	h := sha256.New()
-	h.Write([]byte(root))
+	h.Write([]byte(strings.Join([]string{root, r.top, r.gitDir, r.common}, "\x00")))
 	env := os.Environ()
 	slices.Sort(env)
 	for _, kv := range env {
@@ -81,8 +80,8 @@ func pathsOf(records []record) [sha256.Size]byte {
 }
 
 // holds says that git would list the same files again.
-func (x *folders) holds(ctx context.Context, root string, records []record) bool {
-	if x.where != whereabouts(root) || x.tracked != pathsOf(records) {
+func (x *folders) holds(ctx context.Context, root string, r *repo, records []record) bool {
+	if x.where != whereabouts(root, r) || x.tracked != pathsOf(records) {
 		return false
 	}
 	for _, r := range x.rules {
@@ -100,7 +99,7 @@ func (x *folders) holds(ctx context.Context, root string, records []record) bool
 		st, err := stamp.Of(filepath.Join(root, d.path))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-		case err != nil || !st.Dir() || st != d.stat && (d.closed || !x.knows(root, d, records)):
+		case err != nil || !st.Dir() || st != d.stat && !x.knows(root, d, records):
 			strange.Store(true)
 		case st != d.stat:
 			changed[i] = st
@@ -207,6 +206,7 @@ type learner struct {
 	root    string
 	repo    *repo
 	records []record
+	when    int64 // the index's, as it was read
 	others  []string
 	check   *checker
 	before  time.Time // when git began to look
@@ -221,11 +221,14 @@ var errRestless = errors.New("the folders cannot be remembered now")
 // since before is not believed.
 func (l *learner) learn(ctx context.Context) (*folders, error) {
 	slices.Sort(l.others)
-	l.x = &folders{where: whereabouts(l.root), tracked: pathsOf(l.records), others: l.others, dirty: true}
+	l.x = &folders{where: whereabouts(l.root, l.repo), tracked: pathsOf(l.records), others: l.others, dirty: true}
 	if err := l.visit(ctx, ""); err != nil {
 		return nil, err
 	}
 	if err := l.addRules(ctx); err != nil {
+		return nil, err
+	}
+	if err := l.sameIndex(ctx); err != nil {
 		return nil, err
 	}
 	for i := range l.x.all {
@@ -237,6 +240,27 @@ func (l *learner) learn(ctx context.Context) (*folders, error) {
 	slices.SortFunc(l.x.all, func(a, b folder) int { return strings.Compare(a.path, b.path) })
 	slices.SortFunc(l.x.rules, func(a, b ruleFile) int { return strings.Compare(a.path, b.path) })
 	return l.x, nil
+}
+
+// sameIndex checks that git looked with the index that was read, and that it
+// read no rules from there: it does where they are not in the work tree.
+func (l *learner) sameIndex(ctx context.Context) error {
+	all, when, err := l.repo.index(ctx)
+	if err != nil {
+		return err
+	}
+	if when != l.when || when+int64(stamp.Granule) > l.before.UnixNano() {
+		return errRestless
+	}
+	for i := range all {
+		if path.Base(all[i].path) != ignoreName {
+			continue
+		}
+		if _, err := stamp.Of(filepath.Join(l.repo.top, all[i].path)); err != nil {
+			return errRestless
+		}
+	}
+	return nil
 }
 
 func (l *learner) visit(ctx context.Context, dir string) error {
@@ -252,13 +276,9 @@ func (l *learner) visit(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	d := folder{path: dir, stat: st, closed: has(l.others, dir+"/")}
-	if d.closed {
-		l.x.all = append(l.x.all, d)
-		return ctx.Err()
-	}
+	d := folder{path: dir, stat: st}
 	if dir != "" && slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == ".git" }) {
-		return errRestless // it looks like a repository, and is none to git
+		return errRestless // whether it is a repository of its own is git's to say, each time
 	}
 	var inner []string
 	for _, e := range entries {
@@ -311,7 +331,7 @@ func (l *learner) enters(name string) (bool, error) {
 // addRules adds the files that say what is ignored, as they stand, besides
 // those that were met. None may have changed since git began to look.
 func (l *learner) addRules(ctx context.Context) error {
-	more, err := l.repo.rules(ctx, l.root)
+	more, err := l.repo.rules(ctx)
 	if err != nil {
 		return err
 	}
@@ -357,8 +377,8 @@ func fromFile(file, to string) string {
 
 // rules returns the files outside the work tree that say what git ignores, and
 // those that say which these are; also those that are not there.
-func (r *repo) rules(ctx context.Context, dir string) ([]string, error) {
-	out, err := git(ctx, dir, nil, "config", "--list", "--show-origin", "-z")
+func (r *repo) rules(ctx context.Context) ([]string, error) {
+	out, err := git(ctx, r.top, nil, "config", "--list", "--show-origin", "-z")
 	if err != nil {
 		return nil, err
 	}
@@ -371,20 +391,35 @@ func (r *repo) rules(ctx context.Context, dir string) ([]string, error) {
 		"/etc/gitconfig", filepath.Join(home, ".gitconfig"), filepath.Join(xdg, "git", "config"), filepath.Join(xdg, "git", "ignore"),
 		filepath.Join(r.common, "config"), filepath.Join(r.gitDir, "config.worktree"), filepath.Join(r.common, "info", "exclude"),
 	}
+	for _, name := range []string{"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"} {
+		if file := os.Getenv(name); filepath.IsAbs(file) {
+			all = append(all, file)
+		} else if file != "" {
+			return nil, errRestless
+		}
+	}
+	// Some have their own place for the system's; older ones do not say.
+	if system, err := git(ctx, r.top, nil, "var", "GIT_CONFIG_SYSTEM"); err == nil {
+		for file := range strings.Lines(string(system)) {
+			all = append(all, strings.TrimSuffix(file, "\n"))
+		}
+	}
 	fields := bytes.Split(out, []byte{0})
 	for i := 0; i+1 < len(fields); i += 2 {
 		origin, inFile := strings.CutPrefix(string(fields[i]), "file:")
 		if inFile {
-			origin = fromFile(filepath.Join(dir, ignoreName), origin) // git says it from where it is
+			origin = fromFile(filepath.Join(r.top, ignoreName), origin) // git says it from where it is
 			all = append(all, origin)
 		}
 		key, value, _ := strings.Cut(string(fields[i+1]), "\n")
 		if rest, ok := strings.CutPrefix(value, "~/"); ok {
 			value = filepath.Join(home, rest)
 		}
-		switch {
+		switch leads := key == "include.path" || key == "core.excludesfile"; {
 		case strings.HasPrefix(key, "includeif."):
 			return nil, errRestless // it may hold or not, by what only git knows
+		case leads && (strings.HasPrefix(value, "~") || strings.HasPrefix(value, "%")):
+			return nil, errRestless // somebody else's home, or where git is installed
 		case key == "include.path" && inFile:
 			all = append(all, fromFile(origin, value))
 		case key == "core.excludesfile" && filepath.IsAbs(value):

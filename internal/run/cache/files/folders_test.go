@@ -203,7 +203,8 @@ func put2(t *testing.T, text string) string {
 	return filepath.Join(dir, "f")
 }
 
-// What is inside a repository of its own is that one's.
+// Whether a folder is a repository of its own only git knows, and it may change
+// without the folder: such workspaces ask every time.
 func TestFoldersAndRepositoriesInside(t *testing.T) {
 	w := newTree(t)
 	inner := filepath.Join(w.root, "vendor/inner")
@@ -211,13 +212,97 @@ func TestFoldersAndRepositoriesInside(t *testing.T) {
 	git(t, inner, "init", "-q")
 	git(t, inner, "add", "-A")
 	git(t, inner, "commit", "-q", "-m", "a")
-	w.learn()
-	put(t, w.root, "vendor/inner/sub/b", "b")
-	w.same("a file in the inner one", false)
-	if err := os.RemoveAll(filepath.Join(w.root, "vendor/inner/.git")); err != nil {
+	w.settle()
+	w.same("first", true)
+	w.same("again", true)
+	if err := os.Rename(filepath.Join(inner, ".git/HEAD"), filepath.Join(inner, ".git/tail")); err != nil {
 		t.Fatal(err)
 	}
 	w.same("the inner one is none any more", true)
+}
+
+// Rules that git reads from its index are in no file that could be watched.
+func TestFoldersAndRulesInTheIndex(t *testing.T) {
+	w := newTree(t)
+	put(t, w.root, ".gitignore", "*.log\n")
+	git(t, w.root, "add", ".gitignore")
+	git(t, w.root, "commit", "-q", "-m", "rules")
+	put(t, w.root, "junk.log", "1")
+	if err := os.Remove(filepath.Join(w.root, ".gitignore")); err != nil {
+		t.Fatal(err)
+	}
+	w.settle()
+	w.same("without the file", true)
+	git(t, w.root, "update-index", "--skip-worktree", ".gitignore")
+	w.same("from the index", true)
+}
+
+// The repository that decides may be another one without a change in the
+// workspace's folders.
+func TestFoldersOfAnotherRepository(t *testing.T) {
+	outer := newTree(t)
+	put(t, outer.root, ".gitignore", "*.log\n")
+	git(t, outer.root, "add", ".gitignore")
+	git(t, outer.root, "commit", "-q", "-m", "rules")
+	dir := t.TempDir()
+	git(t, outer.root, "worktree", "add", "-q", filepath.Join(dir, "o"))
+	w := *outer
+	w.root = filepath.Join(dir, "o", "w")
+	put(t, w.root, "junk.log", "1")
+	put(t, w.root, "src/x", "1")
+	w.learn()
+	git(t, w.root, "init", "-q")
+	w.same("a repository of its own", true)
+}
+
+// A workspace below its repository's top is led to the same configuration.
+func TestFoldersBelowTheTop(t *testing.T) {
+	outer := newTree(t)
+	put(t, outer.root, "shared.config", "[user]\nname=x\n")
+	git(t, outer.root, "config", "include.path", "../shared.config")
+	w := *outer
+	w.root = filepath.Join(outer.root, "packages/a")
+	put(t, w.root, "junk.log", "1")
+	w.learn()
+	put(t, outer.root, "shared.config", "[core]\nexcludesfile="+put2(t, "*.log\n")+"\n")
+	w.same("an included file", true)
+}
+
+// Configuration that has nothing to say yet may come to.
+func TestFoldersAndEmptyConfiguration(t *testing.T) {
+	for _, name := range []string{"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"} {
+		w := newTree(t)
+		put(t, w.root, "junk.log", "1")
+		file := put2(t, "")
+		if name == "GIT_CONFIG_SYSTEM" {
+			file += "-that-is-not-there"
+		}
+		t.Setenv(name, file)
+		w.learn()
+		if err := os.WriteFile(file, []byte("[core]\nexcludesfile="+put2(t, "*.log\n")+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w.same(name, true)
+	}
+}
+
+// What git lists while its index changes is not remembered.
+func TestFoldersWhileTheIndexChanges(t *testing.T) {
+	w := newTree(t)
+	put(t, w.root, "new", "1")
+	w.settle()
+	s, err := files.Read(t.Context(), files.Config{Root: w.root, Folders: w.index})
+	if err != nil {
+		t.Fatal(err)
+	}
+	git(t, w.root, "add", "new") // the same as between the reading of the index and of the folders
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	git(t, w.root, "reset", "-q")
+	if got, _ := w.loose(); !slices.Equal(got, w.plain()) { // whether git was asked depends on who was faster
+		t.Errorf("untracked are %q, git says %q", got, w.plain())
+	}
 }
 
 func TestDamagedFoldersAreNone(t *testing.T) {

@@ -53,7 +53,7 @@ func FuzzIndex(f *testing.F) {
 func FuzzFolders(f *testing.F) {
 	x := folders{
 		rules:  []ruleFile{{path: "/w/.gitignore", stat: stamp.Stat{Size: 1, MTime: -2, CTime: 3, Ino: 1 << 63, Mode: 5}}, {path: "/none"}},
-		all:    []folder{{path: "", hidden: []string{"a", "b/"}}, {path: "c", stat: stamp.Stat{Ino: 7}, closed: true}},
+		all:    []folder{{path: "", hidden: []string{"a", "b/"}}, {path: "c", stat: stamp.Stat{Ino: 7}}},
 		others: []string{"c/d", "e/"},
 	}
 	f.Add(x.encode())

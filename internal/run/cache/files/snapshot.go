@@ -149,7 +149,7 @@ func (s *Snapshot) addRepo(ctx context.Context, r *repo, dir string) error {
 	g := life.NewGroup(ctx)
 	g.Go("list untracked files", func(ctx context.Context) error {
 		var err error
-		others, err = s.untracked(ctx, r, dir, records)
+		others, err = s.untracked(ctx, r, dir, records, when)
 		if errors.Is(err, exec.ErrNotFound) {
 			noGit, err = true, nil
 		}
@@ -187,12 +187,12 @@ func (s *Snapshot) addRepo(ctx context.Context, r *repo, dir string) error {
 
 // untracked lists what git does not track below dir. At the root it is asked
 // only when something changed since.
-func (s *Snapshot) untracked(ctx context.Context, r *repo, dir string, records []record) ([]string, error) {
+func (s *Snapshot) untracked(ctx context.Context, r *repo, dir string, records []record, when int64) ([]string, error) {
 	at := filepath.Join(s.root, dir)
 	if dir != "" || s.foldersFile == "" {
 		return untracked(ctx, at)
 	}
-	if x := loadFolders(s.foldersFile); x != nil && x.holds(ctx, s.root, records) {
+	if x := loadFolders(s.foldersFile); x != nil && x.holds(ctx, s.root, r, records) {
 		s.folders = x
 		return x.others, nil
 	}
@@ -201,7 +201,7 @@ func (s *Snapshot) untracked(ctx context.Context, r *repo, dir string, records [
 	if err != nil {
 		return nil, err
 	}
-	s.learner = &learner{root: s.root, repo: r, records: records, others: slices.Clone(others), check: &s.check, before: before}
+	s.learner = &learner{root: s.root, repo: r, records: records, when: when, others: slices.Clone(others), check: &s.check, before: before}
 	return others, nil
 }
 
