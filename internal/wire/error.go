@@ -50,7 +50,7 @@ func toWire(err error, foreign bool) error {
 		if infoOf(theirs) != nil {
 			return theirs
 		}
-		err = errs.New(codeOf(theirs.Code(), nil), "%w", &said{text: theirs.Message(), cause: theirs})
+		err = errs.New(ofRequest(theirs), "%w", &said{text: theirs.Message(), cause: theirs})
 	}
 	info := Info(err)
 	if foreign && errs.CodeOf(err) == errs.Internal {
@@ -61,6 +61,19 @@ func toWire(err error, foreign bool) error {
 		e.AddDetail(d)
 	}
 	return e
+}
+
+// ofRequest is the code of an error that the library made of a request. Wrong
+// frames, or a wrong number of messages, are the caller's fault, which it calls
+// internal and unimplemented.
+func ofRequest(e *connect.Error) errs.Code {
+	text := e.Message()
+	switch {
+	case e.Code() == connect.CodeInternal && (strings.HasPrefix(text, "protocol error: ") || strings.HasPrefix(text, "read message: ")),
+		e.Code() == connect.CodeUnimplemented && strings.HasPrefix(text, "unary request has "):
+		return errs.InvalidArgument
+	}
+	return codeOf(e.Code(), nil)
 }
 
 // Info returns reason, message and metadata of an error, as they cross the

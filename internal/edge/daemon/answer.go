@@ -144,7 +144,7 @@ type statusWriter struct{ a *answer }
 func (s statusWriter) Header() http.Header         { return s.a.Header() }
 func (s statusWriter) Write(p []byte) (int, error) { return s.a.ResponseWriter.Write(p) }
 func (s statusWriter) WriteHeader(status int) {
-	if s.a.speaks == connectUnary {
+	if s.a.speaks == connectUnary && s.a.status < http.StatusInternalServerError {
 		status = s.a.status
 	}
 	s.a.ResponseWriter.WriteHeader(status)

@@ -161,6 +161,30 @@ func told(t *testing.T, name string, err error, want errs.Code) {
 	}
 }
 
+// Frames that are none, and too few or too many messages, are the caller's
+// fault and not the daemon's.
+func TestWrongFramesAreTheCallersFault(t *testing.T) {
+	dir := t.TempDir()
+	serve(t, dir, newWorld(t))
+	client := &http.Client{Transport: overSocket(t, dir, false)}
+	for _, content := range []string{"application/connect+json", "application/grpc-web+json"} {
+		for name, body := range map[string]string{
+			"no frame": "xxxx", "cut short": "\x00\x00\x00\x00\xff{}", "no message": "", "two messages": "\x00\x00\x00\x00\x02{}\x00\x00\x00\x00\x02{}",
+		} {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost"+daemonv1connect.ForkBatchServiceForkSandboxBatchProcedure, strings.NewReader(body))
+			check(t, err)
+			req.Header.Set("Content-Type", content)
+			resp, err := client.Do(req)
+			check(t, err)
+			text, err := io.ReadAll(resp.Body)
+			check(t, errors.Join(err, resp.Body.Close()))
+			if status := resp.Header.Get("Grpc-Status"); !strings.Contains(string(text), `"code":"invalid_argument"`) && status != "3" {
+				t.Errorf("%s, %s: %q, status %q", content, name, text, status)
+			}
+		}
+	}
+}
+
 // What HTTP has a status for keeps it, and what is no call its plain answer.
 func TestWhatIsNoCallIsAnsweredAsHTTP(t *testing.T) {
 	dir := t.TempDir()
