@@ -39,7 +39,7 @@ var schema = home.Schema{Kind: "batch", Format: 1}
 // book is one batch in memory: its records, for everybody who reads.
 type book struct {
 	mu      sync.Mutex // guards what follows; never held over I/O
-	rec     record
+	rec     record     // its ID, request and time of creation never change: they need no lock
 	records []batch.Record
 	changed chan struct{} // closed and replaced when records come
 	done    bool

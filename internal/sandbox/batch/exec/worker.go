@@ -101,7 +101,8 @@ func (w *worker) end() error {
 	rec.Cancelled = w.b.Cancelled()
 	rec.DoneAt = time.Now()
 	rec.Summary = rec.Records[len(rec.Records)-1].Done
-	w.bk.rec.Info = rec.Info
+	// Field by field: the others never change, and are read without the lock.
+	w.bk.rec.Cancelled, w.bk.rec.DoneAt, w.bk.rec.Summary = rec.Cancelled, rec.DoneAt, rec.Summary
 	w.bk.mu.Unlock()
 	if err := schema.Write(w.m.record(rec.ID), rec, home.Durable); err != nil {
 		return err
