@@ -116,7 +116,10 @@ func (s Schema) Decode(where string, b []byte, v any) error {
 	var head struct {
 		Format int `json:"format"`
 	}
-	if err := json.Unmarshal(b, &head); err != nil || head.Format < 1 {
+	if err := json.Unmarshal(b, &head); err != nil {
+		return s.damaged(where, fmt.Errorf("it is not JSON: %w", err))
+	}
+	if head.Format < 1 {
 		return s.damaged(where, errors.New("no format number"))
 	}
 	if head.Format > s.Format {

@@ -217,7 +217,7 @@ func newDaemonStatus(a *app) *cobra.Command {
 		Example: "  brood daemon status\n  brood daemon status --json",
 		Args:    cli.Takes(0, 0),
 		RunE: cli.Interruptible(func(ctx context.Context, _ []string) error {
-			c, err := a.reachHolder(ctx, patience{answerNotice, answerLimit})
+			c, err := a.reachHolder(ctx, patience{answerNotice, stopPatience}) // who asks how it is is told soon
 			if err == nil && c == nil {
 				c, err = a.reach(ctx) // which says where none answers
 			}
