@@ -20,8 +20,9 @@ func newCheckpointVerify(a *app) *cobra.Command {
 		Long: `Read all of a checkpoint and compare it with what was written when it was made.
 A file that differs is named, and the exit code is that of lost data (1).
 
-A fork looks at the sizes of the files alone, since reading all of the memory
-would take longer than the fork: bytes that a disk has changed are found here.`,
+A fork reads the small files, and of the memory looks at the size alone, since
+reading it would take longer than the fork: bytes of it that a disk has changed
+are found here.`,
 		Example:           "  brood sb checkpoints verify base",
 		Args:              cli.Takes(1, -1),
 		ValidArgsFunction: a.complete(-1, checkpointNames),
