@@ -270,7 +270,7 @@ func decodePrint(b []byte) (print []byte, ok bool) {
 	if len(b) < 2 || b[0] != headFormat || len(b) < 2+int(b[1]) {
 		return nil, false
 	}
-	return b[2 : 2+b[1]], true
+	return b[2 : 2+int(b[1])], true
 }
 
 func decodeHead(b []byte) (h head, ok bool) {
