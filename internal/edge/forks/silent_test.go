@@ -13,9 +13,9 @@ import (
 	"brood/internal/home"
 )
 
-// A daemon that takes connections and does not answer is said to, and given up
-// with what to do; it is no reason to start another.
-func TestASilentDaemonIsGivenUp(t *testing.T) {
+// heldHome is a home whose lock this process holds, as a daemon does.
+func heldHome(t *testing.T) *home.Home {
+	t.Helper()
 	h, err := home.Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -24,10 +24,17 @@ func TestASilentDaemonIsGivenUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = lock.Unlock() }()
+	t.Cleanup(func() { _ = lock.Unlock() })
 	if err := lock.Sign(home.Ready); err != nil {
 		t.Fatal(err)
 	}
+	return h
+}
+
+// A daemon that takes connections and does not answer is said to, and given up
+// with what to do; it is no reason to start another.
+func TestASilentDaemonIsGivenUp(t *testing.T) {
+	h := heldHome(t)
 	l, err := home.ListenSocket(h.Socket())
 	if err != nil {
 		t.Fatal(err)
@@ -57,18 +64,7 @@ func TestASilentDaemonIsGivenUp(t *testing.T) {
 // A process in the number of a daemon that does not have its socket is left
 // alone.
 func TestAStrangerIsNotEnded(t *testing.T) {
-	h, err := home.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	lock, err := h.TryLock("daemon")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = lock.Unlock() }()
-	if err := lock.Sign(home.Ready); err != nil {
-		t.Fatal(err)
-	}
+	h := heldHome(t)
 	var said bytes.Buffer
 	a := &app{App: cli.New()}
 	a.Home, a.Err = h.Dir(), &said

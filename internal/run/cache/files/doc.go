@@ -16,10 +16,12 @@
 //
 // One git process lists the untracked files of the whole workspace, and none does
 // where no name appeared since and the rules stand as they did: that is seen by
-// the folders' times (folders.go). A second one runs only where attributes or the configuration must be asked, a third only
-// once files appear that were not there before. Repositories inside the
-// workspace (submodules) are read the same way, each by its own git.
+// the times of folders and of rules (folders.go), which are learnt beside the run
+// after git was asked. A second one runs only where attributes or the
+// configuration must be asked, a third only once files appear that were not there
+// before. Repositories inside the workspace (submodules) are read the same way,
+// each by its own git, and always ask.
 //
 // A Snapshot is read-only, safe for concurrent use, and owns at most one
-// process, which Close ends.
+// process, which Close ends; it waits for what is being learnt.
 package files
