@@ -14,7 +14,7 @@ import (
 // Rules is the version of how a Batch decides. It changes whenever the same
 // events would lead to other effects, so that no journal is stepped through by
 // other rules than those it was written under.
-const Rules = 1
+const Rules = 2
 
 // Times of the protocol between a batch and its machines (F46, F49).
 const (

@@ -38,7 +38,8 @@ type EffectID uint64
 //   - StartFork: ForkReady after the identity is confirmed, or ForkFailed. The
 //     sandbox's record names the token before anything is begun. A limit over
 //     all batches may make a start wait, not fail.
-//   - RemoveFork: ForkRemoved.
+//   - RemoveFork: ForkRemoved. On this machine it is done before the rest of
+//     what the Step returned: the name is free for whom it goes to next.
 //   - Release, StopCopy, DeleteTempCheckpoint: none; done at least once.
 //   - Emit: none; records go to callers in order, Done is the last.
 //

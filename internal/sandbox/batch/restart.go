@@ -17,6 +17,10 @@ func (b *Batch) onRestarted(e Restarted) {
 	b.redoRemovals()
 	alive := map[EffectID]Alive{}
 	for _, a := range e.Alive {
+		// Of a shell that lost the end of its journal: an id is never used twice.
+		b.nextID = max(b.nextID, min(a.Token, maxID-1)+1)
+	}
+	for _, a := range e.Alive {
 		alive[a.Token] = a
 		f := b.current(a.Token, a.Index)
 		if _, known := b.removals[a.Token]; !known && (f == nil || f.state != starting && f.state != ready) {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -292,6 +293,37 @@ func TestGoesOnFromADamagedJournal(t *testing.T) {
 	}
 }
 
+// Forks of before, which no journal knows any more, are gone before others get
+// their names, and before the batch says that it is done, however long that
+// takes.
+func TestLeftoversGoFirst(t *testing.T) {
+	c := newMachine(t)
+	g, hooks := gateAt(4)
+	c.restart(fake.Faulty(c.world.Driver(), hooks, nil), func() {})
+	b := c.start(6)
+	<-g.reached
+	for r, err := range b.Records(t.Context(), 0) {
+		check(t, err)
+		if r.Item != nil {
+			break // one is ready
+		}
+	}
+	path := filepath.Join(c.home.Batches(), string(b.ID()), "journal.jsonl")
+	var removed atomic.Int32
+	slow := fake.Hooks{fake.OpDestroy: func(ctx context.Context, _ fake.Call) error {
+		removed.Add(1)
+		select { // time enough for a fork that does not wait
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+		}
+		return nil
+	}}
+	c.restart(fake.Faulty(c.world.Driver(), slow, nil), func() { check(t, os.WriteFile(path, nil, 0o600)) })
+	if s := c.ended(b.ID(), 6); s.OK != 6 || removed.Load() == 0 {
+		t.Errorf("%+v, %d removed", s, removed.Load())
+	}
+}
+
 // A journal means nothing under other rules: such a batch is left where it
 // was, and its forks run.
 func TestLeavesABatchOfOtherRules(t *testing.T) {
@@ -304,7 +336,7 @@ func TestLeavesABatchOfOtherRules(t *testing.T) {
 	c.restart(c.world.Driver(), func() {
 		was, err := os.ReadFile(path)
 		check(t, err)
-		is := strings.Replace(string(was), `"rules":1,`, `"rules":1000,`, 1)
+		is := strings.Replace(string(was), `"rules":2,`, `"rules":1000,`, 1)
 		if is == string(was) {
 			t.Fatalf("no rules in %s", was)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"sync"
 	"time"
 
 	"brood/internal/base/errs"
@@ -76,11 +77,29 @@ func (w *worker) step(ctx context.Context, ev batch.Event) error {
 		return err
 	}
 	effects := w.b.Step(now, ev)
+	w.clear(ctx, effects)
 	w.bk.add(emitted(effects))
 	for _, e := range effects {
 		w.perform(ctx, e)
 	}
 	return nil
+}
+
+// clear performs the removals among effects, and waits for them: their names
+// are free before another fork gets one, and nobody reads of the end of a batch
+// while there is something that its books do not name.
+func (w *worker) clear(ctx context.Context, effects []batch.Effect) {
+	var wg sync.WaitGroup
+	for _, e := range effects {
+		if r, ok := e.(batch.RemoveFork); ok {
+			wg.Add(1)
+			w.async("remove", func() batch.Event {
+				defer wg.Done()
+				return w.remove(ctx, r)
+			})
+		}
+	}
+	wg.Wait()
 }
 
 func emitted(effects []batch.Effect) []batch.Record {
@@ -127,11 +146,9 @@ func (w *worker) perform(ctx context.Context, e batch.Effect) {
 		w.async("sync", func() batch.Event { return w.ensure(e) })
 	case batch.StartFork:
 		w.async("fork", func() batch.Event { return w.fork(ctx, e) })
-	case batch.RemoveFork:
-		w.async("remove", func() batch.Event { return w.remove(ctx, e) })
 	case batch.DeleteTempCheckpoint:
 		// Its hold ends with the batch; the host deletes it then.
-	case batch.StopCopy, batch.Emit:
+	case batch.RemoveFork, batch.StopCopy, batch.Emit:
 	}
 }
 
