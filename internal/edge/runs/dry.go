@@ -6,20 +6,17 @@ import (
 	"brood/internal/base/id"
 	"brood/internal/edge/cli"
 	"brood/internal/run"
+	"brood/internal/run/cache"
+	"brood/internal/run/cache/key"
 )
 
-// dryTask is a task as --dry=json says it.
-type dryTask struct {
-	Task       id.Task        `json:"task"`
-	Project    id.Project     `json:"project"`
-	Directory  string         `json:"directory"`
-	Command    string         `json:"command"`
-	Key        run.Key        `json:"key"`
-	Cache      string         `json:"cache"`
-	Deps       []id.Task      `json:"dependencies"`
-	Dependents []id.Task      `json:"dependents"`
-	Requested  bool           `json:"requested"`
-	Definition run.Definition `json:"definition"`
+// planned is a task of a dry run: its key, what went into it, and what the
+// cache has.
+type planned struct {
+	*run.Task
+	key   run.Key
+	parts *key.Parts
+	hit   *cache.Hit // nil: none
 }
 
 // dryRun says what would run.
@@ -27,51 +24,64 @@ func (a *app) dryRun(ctx context.Context, s *session, p *parts, f runFlags) (err
 	if err := p.open(ctx, a, s, f); err != nil {
 		return err
 	}
-	tasks := make([]dryTask, 0, len(s.graph.Tasks))
+	tasks := make([]planned, 0, len(s.graph.Tasks))
 	keyOf := map[id.Task]run.Key{}
 	for _, t := range s.graph.Tasks {
-		d, err := p.dryTask(ctx, s, t, keyOf)
+		d, err := p.plan(ctx, t, keyOf)
 		if err != nil {
 			return err
 		}
-		if !t.Command.Empty() && !t.Excluded {
+		if !t.Excluded {
 			tasks = append(tasks, d)
 		}
 	}
 	if f.dry == "json" || a.JSON {
-		return a.Value(struct {
-			Root     string       `json:"root"`
-			Projects []id.Project `json:"projects"`
-			Warnings []string     `json:"warnings"`
-			Tasks    []dryTask    `json:"tasks"`
-		}{s.ws.Root, orEmpty(s.graph.Projects), orEmpty(s.warnings()), tasks})
+		return a.Value(s.dryJSON(tasks))
 	}
 	a.warnAll(s.warnings())
-	rows := make([][]string, len(tasks))
-	for i, t := range tasks {
-		rows[i] = []string{string(t.Task), t.Cache, t.Key.Short(), t.Command}
+	var rows [][]string
+	for _, t := range tasks {
+		if !t.Command.Empty() {
+			rows = append(rows, []string{string(t.ID), t.answer(), t.key.Short(), s.commandLine(t.Task)})
+		}
 	}
 	return cli.Table(a.Out, []string{"TASK", "CACHE", "KEY", "COMMAND"}, rows)
 }
 
-func (p *parts) dryTask(ctx context.Context, s *session, t *run.Task, keyOf map[id.Task]run.Key) (dryTask, error) {
+// plan makes a task's key from those of the tasks before it, and asks the
+// cache for it.
+func (p *parts) plan(ctx context.Context, t *run.Task, keyOf map[id.Task]run.Key) (planned, error) {
 	upstream := map[id.Task]run.Key{}
 	for _, d := range t.Deps {
 		upstream[d] = keyOf[d]
 	}
-	key, err := p.keys.Key(ctx, t, upstream)
+	k, err := p.keys.Key(ctx, t, upstream)
 	if err != nil {
-		return dryTask{}, err
+		return planned{}, err
 	}
-	keyOf[t.ID] = key
-	return dryTask{
-		Task: t.ID, Project: t.Project, Directory: t.Dir, Command: commandLine(s, t), Key: key, Cache: p.answer(ctx, t, key),
-		Deps: orEmpty(t.Deps), Dependents: orEmpty(s.graph.Dependents(t.ID)), Requested: t.Requested, Definition: t.Definition,
-	}, nil
+	keyOf[t.ID] = k
+	d := planned{Task: t, key: k, parts: p.keys.parts[t.ID]}
+	if t.Cache && !t.Command.Empty() {
+		if hit, ok := p.cache.Lookup(ctx, t, k); ok {
+			d.hit = hit
+		}
+	}
+	return d, nil
+}
+
+// answer is what the cache says, for people.
+func (t planned) answer() string {
+	switch {
+	case !t.Cache:
+		return "off"
+	case t.hit != nil:
+		return "hit"
+	}
+	return "miss"
 }
 
 // commandLine is what a task's command is, as its author wrote it.
-func commandLine(s *session, t *run.Task) string {
+func (s *session) commandLine(t *run.Task) string {
 	if t.Command.Script == "" {
 		return t.Command.Line
 	}

@@ -6,7 +6,6 @@ import (
 
 	"brood/internal/base/id"
 	"brood/internal/base/life"
-	"brood/internal/run"
 	"brood/internal/run/cache"
 	"brood/internal/run/cache/files"
 	"brood/internal/run/cache/key"
@@ -168,17 +167,6 @@ func (s *session) credentials() []string {
 		}
 	}
 	return names
-}
-
-// answer is what the cache says of a key, for a dry run.
-func (p *parts) answer(ctx context.Context, t *run.Task, key run.Key) string {
-	if !t.Cache || t.Command.Empty() {
-		return "off"
-	}
-	if _, hit := p.cache.Lookup(ctx, t, key); hit {
-		return "hit"
-	}
-	return "miss"
 }
 
 func (p *parts) into(c *orchestrator.Config, command []string) {
