@@ -22,25 +22,35 @@ type LogOptions struct {
 }
 
 // Logs ranges over what the command of a sandbox wrote; it ends early with an
-// error.
+// error. A lost connection is taken up again where it was.
 func (c *Client) Logs(ctx context.Context, sandbox string, o LogOptions) iter.Seq2[*broodv1.GetLogsResponse, error] {
 	return func(yield func(*broodv1.GetLogsResponse, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		s, err := c.logs.GetLogs(ctx, connect.NewRequest(&broodv1.GetLogsRequest{
-			Sandbox: sandbox, Tail: o.Tail, Follow: o.Follow, Timestamps: o.Timestamps, Stream: o.Stream,
-		}))
-		if err != nil {
-			yield(nil, ended(ctx, err))
-			return
-		}
-		for s.Receive() {
-			if !yield(s.Msg(), nil) {
+		wait := patience{limit: c.patience}
+		req := &broodv1.GetLogsRequest{Sandbox: sandbox, Tail: o.Tail, Follow: o.Follow, Timestamps: o.Timestamps, Stream: o.Stream}
+		for {
+			s, err := c.logs.GetLogs(ctx, connect.NewRequest(req))
+			if err == nil {
+				for s.Receive() {
+					wait = patience{limit: c.patience}
+					req.After = s.Msg().GetNext()
+					if !yield(s.Msg(), nil) {
+						return
+					}
+				}
+				if err = s.Err(); err == nil {
+					return
+				}
+			}
+			if never := unreached(err) && wait.began.IsZero(); ctx.Err() != nil || never || !lost(err) {
+				yield(nil, ended(ctx, err))
 				return
 			}
-		}
-		if err := s.Err(); err != nil {
-			yield(nil, ended(ctx, err))
+			if err := wait.pause(ctx, err); err != nil {
+				yield(nil, failed(err))
+				return
+			}
 		}
 	}
 }

@@ -89,7 +89,12 @@ type GetLogsRequest struct {
 	// Send the time with each piece; pieces are then whole lines.
 	Timestamps bool `protobuf:"varint,4,opt,name=timestamps,proto3" json:"timestamps,omitempty"`
 	// Which output; unspecified: both.
-	Stream        LogStream `protobuf:"varint,5,opt,name=stream,proto3,enum=brood.v1.LogStream" json:"stream,omitempty"`
+	Stream LogStream `protobuf:"varint,5,opt,name=stream,proto3,enum=brood.v1.LogStream" json:"stream,omitempty"`
+	// Go on behind the piece that had this as its next, after a lost connection:
+	// tail means nothing then, and what was rotated away meanwhile is missing.
+	// The other fields are as before. FAILED_PRECONDITION: another sandbox has
+	// the name now.
+	After         string `protobuf:"bytes,6,opt,name=after,proto3" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -159,6 +164,13 @@ func (x *GetLogsRequest) GetStream() LogStream {
 	return LogStream_LOG_STREAM_UNSPECIFIED
 }
 
+func (x *GetLogsRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
 // GetLogsResponse is a piece of output.
 type GetLogsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -167,7 +179,9 @@ type GetLogsResponse struct {
 	// The bytes.
 	Data []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
 	// When it was written, when asked for.
-	Time          *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
+	Time *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
+	// Where the output goes on behind this piece.
+	Next          string `protobuf:"bytes,4,opt,name=next,proto3" json:"next,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -223,11 +237,18 @@ func (x *GetLogsResponse) GetTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *GetLogsResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
 var File_brood_v1_logs_proto protoreflect.FileDescriptor
 
 const file_brood_v1_logs_proto_rawDesc = "" +
 	"\n" +
-	"\x13brood/v1/logs.proto\x12\bbrood.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb1\x01\n" +
+	"\x13brood/v1/logs.proto\x12\bbrood.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc7\x01\n" +
 	"\x0eGetLogsRequest\x12\x18\n" +
 	"\asandbox\x18\x01 \x01(\tR\asandbox\x12\x17\n" +
 	"\x04tail\x18\x02 \x01(\rH\x00R\x04tail\x88\x01\x01\x12\x16\n" +
@@ -235,12 +256,14 @@ const file_brood_v1_logs_proto_rawDesc = "" +
 	"\n" +
 	"timestamps\x18\x04 \x01(\bR\n" +
 	"timestamps\x12+\n" +
-	"\x06stream\x18\x05 \x01(\x0e2\x13.brood.v1.LogStreamR\x06streamB\a\n" +
-	"\x05_tail\"\x82\x01\n" +
+	"\x06stream\x18\x05 \x01(\x0e2\x13.brood.v1.LogStreamR\x06stream\x12\x14\n" +
+	"\x05after\x18\x06 \x01(\tR\x05afterB\a\n" +
+	"\x05_tail\"\x96\x01\n" +
 	"\x0fGetLogsResponse\x12+\n" +
 	"\x06stream\x18\x01 \x01(\x0e2\x13.brood.v1.LogStreamR\x06stream\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12.\n" +
-	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time*U\n" +
+	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x12\n" +
+	"\x04next\x18\x04 \x01(\tR\x04next*U\n" +
 	"\tLogStream\x12\x1a\n" +
 	"\x16LOG_STREAM_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11LOG_STREAM_STDOUT\x10\x01\x12\x15\n" +

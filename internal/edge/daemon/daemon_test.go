@@ -170,15 +170,18 @@ func TestOneDaemonForAHome(t *testing.T) {
 // A caller that follows something is told when the daemon stops, and does not
 // keep it from stopping.
 func TestStopsWithCallersThatWait(t *testing.T) {
-	w, root := newWorld(t), folder(t)
-	c, stop := serve(t, t.TempDir(), w)
+	w, root, dir := newWorld(t), folder(t), t.TempDir()
+	c, stop := serve(t, dir, w)
 	_, err := c.CreateSandbox(t.Context(), createIn(root, "src"), nil)
 	check(t, err)
+	hasty, err := client.Dial(t.Context(), client.Options{Home: dir, Patience: 50 * time.Millisecond})
+	check(t, err)
+	defer hasty.Close()
 	following, told := make(chan struct{}), make(chan error, 1)
 	g := life.NewGroup(t.Context())
 	g.Go("follow", func(ctx context.Context) error {
 		first := true
-		for _, err := range c.Logs(ctx, "src", client.LogOptions{Follow: true}) {
+		for _, err := range hasty.Logs(ctx, "src", client.LogOptions{Follow: true}) {
 			if first {
 				first = false
 				close(following)

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -28,6 +27,10 @@ func (s *logService) GetLogs(ctx context.Context, req *connect.Request[broodv1.G
 	if err != nil {
 		return err
 	}
+	sb, err := s.d.host.Get(name)
+	if err != nil {
+		return err
+	}
 	paths, _, err := s.d.host.Logs(name)
 	if err != nil {
 		return err
@@ -37,12 +40,10 @@ func (s *logService) GetLogs(ctx context.Context, req *connect.Request[broodv1.G
 		return errs.New(errs.FailedPrecondition, "sandbox %s has no output yet: %w", name, err)
 	}
 	defer r.Close()
-	if req.Msg.Tail != nil {
-		if err := r.Tail(int(req.Msg.GetTail())); err != nil {
-			return err
-		}
+	out := &logSender{req: req.Msg, sandbox: sb.ID, send: stream.Send}
+	if err := out.begin(r); err != nil {
+		return err
 	}
-	out := &logSender{req: req.Msg, send: stream.Send}
 	ctx, cancel := s.d.using(ctx, req.Msg.GetSandbox())
 	defer cancel()
 	for {
@@ -71,7 +72,7 @@ func drain(r *logs.Reader, out *logSender) error {
 		if err != nil {
 			return err
 		}
-		if err := out.entry(e); err != nil {
+		if err := out.entry(e, r.At()); err != nil {
 			return err
 		}
 	}
@@ -81,63 +82,4 @@ func drain(r *logs.Reader, out *logSender) error {
 func (s *logService) ended(name id.Name) bool {
 	sb, err := s.d.host.Get(name)
 	return err != nil || sb.State != sandbox.Running && sb.State != sandbox.Provisioning
-}
-
-// logSender picks and cuts what was asked for.
-type logSender struct {
-	req  *broodv1.GetLogsRequest
-	send func(*broodv1.GetLogsResponse) error
-	held [2]struct { // the beginning of a line, with timestamps
-		data []byte
-		at   time.Time
-	}
-}
-
-func (o *logSender) entry(e logs.Entry) error {
-	stream := broodv1.LogStream_LOG_STREAM_STDOUT
-	if e.Stream == logs.Stderr {
-		stream = broodv1.LogStream_LOG_STREAM_STDERR
-	}
-	if want := o.req.GetStream(); want != broodv1.LogStream_LOG_STREAM_UNSPECIFIED && want != stream {
-		return nil
-	}
-	if !o.req.GetTimestamps() {
-		return o.send(&broodv1.GetLogsResponse{Stream: stream, Data: e.Data})
-	}
-	return o.lines(stream, e)
-}
-
-// maxLine bounds what is held of a line that does not end.
-const maxLine = 64 << 10
-
-// lines sends whole lines, each with the time of its beginning.
-func (o *logSender) lines(stream broodv1.LogStream, e logs.Entry) error {
-	held := &o.held[stream-broodv1.LogStream_LOG_STREAM_STDOUT]
-	for line := range bytes.Lines(e.Data) {
-		if len(held.data) == 0 {
-			held.at = e.Time
-		}
-		held.data = append(held.data, line...)
-		if line[len(line)-1] != '\n' && len(held.data) < maxLine {
-			return nil
-		}
-		if err := o.send(&broodv1.GetLogsResponse{Stream: stream, Data: held.data, Time: stamp(held.at)}); err != nil {
-			return err
-		}
-		held.data = nil
-	}
-	return nil
-}
-
-// flush sends the last line, which has no end.
-func (o *logSender) flush() error {
-	for i := range o.held {
-		if h := &o.held[i]; len(h.data) > 0 {
-			m := &broodv1.GetLogsResponse{Stream: broodv1.LogStream_LOG_STREAM_STDOUT + broodv1.LogStream(i), Data: h.data, Time: stamp(h.at)}
-			if err := o.send(m); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }

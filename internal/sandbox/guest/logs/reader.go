@@ -19,6 +19,24 @@ type Reader struct {
 	buf        []byte
 	missed     bool
 	skip       int64 // lines still to be left out, for Tail
+	last       Mark  // of the entry that came last
+}
+
+// Place is where a record begins.
+type Place struct {
+	Generation uint64
+	Offset     int64
+}
+
+// Before reports whether p comes before q.
+func (p Place) Before(q Place) bool {
+	return p.Generation < q.Generation || p.Generation == q.Generation && p.Offset < q.Offset
+}
+
+// Mark is a byte of a stream: of the record at a place, behind so many bytes.
+type Mark struct {
+	Place
+	Skip int
 }
 
 // Open opens a log by its two files. They must exist; they may be empty.
@@ -63,12 +81,34 @@ func (r *Reader) Next() (Entry, error) {
 			return Entry{}, err
 		}
 		if r.skip > 0 {
+			all := len(e.Data)
 			e.Data = r.leaveOut(e.Data)
+			r.last.Skip = all - len(e.Data)
 		}
 		if len(e.Data) > 0 {
 			return e, nil
 		}
 	}
+}
+
+// At is where the data of the last entry begins.
+func (r *Reader) At() Mark { return r.last }
+
+// Seek goes to a place that At told of the same log. When the segment is no
+// longer there, what comes next is the oldest that is kept.
+func (r *Reader) Seek(p Place) error {
+	for i := range r.files {
+		g, err := r.generationOf(i)
+		if err != nil {
+			return err
+		}
+		if g == p.Generation && g > 0 {
+			r.current, r.generation, r.offset, r.buf = i, g, max(p.Offset, int64(segmentHeader)), nil
+			return nil
+		}
+	}
+	r.generation, r.buf, r.missed = 0, nil, p.Generation > 0
+	return nil
 }
 
 // Tail moves on so that at most the last lines, counted over both streams,
@@ -150,6 +190,7 @@ func (r *Reader) read() (Entry, error) {
 		e, size, v := parseRecord(r.buf)
 		if v == whole {
 			r.buf = r.buf[size:]
+			r.last = Mark{Place: Place{r.generation, r.offset}}
 			r.offset += int64(size)
 			if len(e.Data) > 0 {
 				return e, nil
