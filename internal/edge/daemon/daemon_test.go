@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -199,5 +200,17 @@ func TestStopsWithCallersThatWait(t *testing.T) {
 	check(t, g.Wait())
 	if err := <-told; !errs.Is(err, errs.Unavailable) && !errs.Is(err, errs.Canceled) {
 		t.Errorf("told %v (code %s)", err, errs.CodeOf(err))
+	}
+}
+
+// A daemon that could not say where it is does not begin.
+func TestRefusesAHomeThatIsNoText(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "bad\xff")
+	err := daemon.Run(t.Context(), daemon.Params{Home: dir, Log: io.Discard})
+	if !errs.Is(err, errs.InvalidArgument) {
+		t.Error(err)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("it was made")
 	}
 }

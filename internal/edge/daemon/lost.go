@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/google/renameio/v2"
@@ -70,7 +71,7 @@ func (d *Daemon) watchHome(ctx context.Context, s *socket) error {
 			complaint = ""
 		case err.Error() != complaint:
 			complaint = err.Error()
-			d.log.Error("nobody can reach this daemon", "error", err)
+			d.log.Error("what leads to this daemon cannot be made anew", "error", err)
 		}
 	}
 }
@@ -127,6 +128,18 @@ func (d *Daemon) discover() (written bool, err error) {
 		return false, nil
 	}
 	return true, renameio.WriteFile(d.home.Discovery(), b, 0o600)
+}
+
+// announce is discover for a daemon that begins. On a full disk it does without
+// the file: the socket is where it always is, and who wants to delete something
+// needs a daemon for it. The file comes as soon as there is room.
+func (d *Daemon) announce() error {
+	_, err := d.discover()
+	if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
+		return err
+	}
+	d.log.Warn("the disk is full: this daemon is reached by its socket alone", "error", err)
+	return d.remove(d.home.Discovery()) // that of the last one leads nowhere
 }
 
 // ender is a driver that can end what it runs without its files.

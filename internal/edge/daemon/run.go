@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"brood/internal/base/digest"
 	"brood/internal/base/errs"
@@ -74,6 +75,9 @@ type Daemon struct {
 // Run serves until ctx ends or somebody asks for Shutdown. AlreadyExists when
 // a daemon has this home.
 func Run(ctx context.Context, p Params) (err error) {
+	if !utf8.ValidString(p.Home) { // its messages could not say where it is
+		return errs.New(errs.InvalidArgument, "the home %q is not UTF-8: choose another one with --home or BROOD_HOME", p.Home)
+	}
 	h, err := home.Open(p.Home)
 	if err != nil {
 		return err
@@ -206,7 +210,7 @@ func (d *Daemon) serve(ctx context.Context) (err error) {
 		d.info.Token = id.Random(32)
 		d.info.LoopbackURL = "http://" + loopback.Addr().String()
 	}
-	if _, err := d.discover(); err != nil {
+	if err := d.announce(); err != nil {
 		return errors.Join(err, socket.Close())
 	}
 	defer func() { err = errors.Join(err, d.remove(d.home.Discovery())) }()
