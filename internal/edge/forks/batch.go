@@ -200,12 +200,3 @@ func newBatchCancel(a *app) *cobra.Command {
 		}),
 	}
 }
-
-// readyForks are the forks of a batch that can be used.
-func readyForks(ctx context.Context, c *client.Client, id string) ([]*client.ForkBatchItem, error) {
-	r, err := c.GetBatch(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(r.GetItems(), failedItem), nil
-}

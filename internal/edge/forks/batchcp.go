@@ -24,7 +24,7 @@ func newBatchCopy(a *app) *cobra.Command {
 		Short: "Copy files into or out of every fork of a batch",
 		Long: `Copy a file or folder into every ready fork of a batch, or out of each into a
 folder here, which is made when it does not exist and gets a folder for each
-fork by name. One of SRC and DST is BATCH:/path.`,
+fork by name. One of SRC and DST is BATCH:/path. A batch at work is waited for.`,
 		Example: "  brood batch cp input.json b-3f0c:/data/\n  brood batch cp b-3f0c:/data/result ./results",
 		Args:    cli.Takes(2, 2),
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -40,7 +40,7 @@ fork by name. One of SRC and DST is BATCH:/path.`,
 				return err
 			}
 			defer c.Close()
-			forks, err := readyForks(ctx, c, from.sandbox+into.sandbox)
+			forks, err := a.readyForks(ctx, c, from.sandbox+into.sandbox)
 			if err != nil {
 				return err
 			}
@@ -86,12 +86,16 @@ func newBatchRemove(a *app) *cobra.Command {
 		Use:               "rm BATCH",
 		Aliases:           []string{"remove"},
 		Short:             "Remove the forks of a batch",
-		Long:              "Remove the forks of a batch that still exist. What the batch was is kept for a\nday after its end.",
+		Long:              "Remove the forks of a batch that still exist. A batch at work is\ncancelled first. What the batch was is kept for a day after its end.",
 		Example:           "  brood batch rm b-3f0c",
 		Args:              cli.Takes(1, 1),
 		ValidArgsFunction: a.complete(1, batchNames),
 		RunE: a.connected(func(ctx context.Context, c *client.Client, args []string) error {
-			forks, err := readyForks(ctx, c, args[0])
+			b, err := c.CancelBatch(ctx, args[0]) // or more forks would come behind those that are removed
+			if err != nil {
+				return err
+			}
+			forks, err := a.readyForks(ctx, c, b.GetId())
 			if err != nil {
 				return err
 			}

@@ -18,7 +18,8 @@ func newBatchExec(a *app) *cobra.Command {
 		Short:                 "Run a command in every fork of a batch",
 		Long: `Run a command in every ready fork of a batch. Flags go before BATCH. Output is
 collected and shown when the command ends in a fork, with the fork's name in
-front of each line; the exit code is 1 when it failed in any.`,
+front of each line; the exit code is 1 when it failed in any. A batch at work is
+waited for: "brood sb fork-many --exec" runs one as soon as each fork is ready.`,
 		Example: "  brood batch exec b-3f0c -- cat /run/brood/fork.json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if id, argv := nameAndCommand(args); id == "" || len(argv) == 0 {
@@ -46,7 +47,7 @@ front of each line; the exit code is 1 when it failed in any.`,
 			return err
 		}
 		defer c.Close()
-		forks, err := readyForks(ctx, c, id)
+		forks, err := a.readyForks(ctx, c, id)
 		if err != nil {
 			return err
 		}

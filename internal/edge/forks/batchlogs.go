@@ -24,7 +24,8 @@ func newBatchLogs(a *app) *cobra.Command {
 		Use:   "logs BATCH",
 		Short: "Show what the commands of a batch's forks wrote",
 		Long: `Show what the commands of a batch's forks wrote since they were forked, the
-fork's name in front of each line. With --json each line is {"name":…,"log":…}.`,
+fork's name in front of each line. A batch at work is waited for. With --json
+each line is {"name":…,"log":…}.`,
 		Example:           "  brood batch logs b-3f0c -n 5\n  brood batch logs b-3f0c -f",
 		Args:              cli.Takes(1, 1),
 		ValidArgsFunction: a.complete(1, batchNames),
@@ -38,7 +39,7 @@ fork's name in front of each line. With --json each line is {"name":…,"log":�
 				return err
 			}
 			defer c.Close()
-			forks, err := readyForks(ctx, c, args[0])
+			forks, err := a.readyForks(ctx, c, args[0])
 			if err != nil {
 				return err
 			}
