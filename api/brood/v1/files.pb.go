@@ -368,7 +368,11 @@ type EndPutResponse struct {
 	// Files, folders and symlinks.
 	Entries uint64 `protobuf:"varint,1,opt,name=entries,proto3" json:"entries,omitempty"`
 	// Bytes of file content.
-	Bytes         uint64 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Bytes uint64 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// Devices and pipes of the stream, which are left out: the first of them.
+	Skipped []string `protobuf:"bytes,3,rep,name=skipped,proto3" json:"skipped,omitempty"`
+	// How many were left out in all.
+	SkippedTotal  uint64 `protobuf:"varint,4,opt,name=skipped_total,json=skippedTotal,proto3" json:"skipped_total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -413,6 +417,20 @@ func (x *EndPutResponse) GetEntries() uint64 {
 func (x *EndPutResponse) GetBytes() uint64 {
 	if x != nil {
 		return x.Bytes
+	}
+	return 0
+}
+
+func (x *EndPutResponse) GetSkipped() []string {
+	if x != nil {
+		return x.Skipped
+	}
+	return nil
+}
+
+func (x *EndPutResponse) GetSkippedTotal() uint64 {
+	if x != nil {
+		return x.SkippedTotal
 	}
 	return 0
 }
@@ -786,10 +804,12 @@ const file_brood_v1_files_proto_rawDesc = "" +
 	"nextOffset\"<\n" +
 	"\rEndPutRequest\x12\x15\n" +
 	"\x06put_id\x18\x01 \x01(\tR\x05putId\x12\x14\n" +
-	"\x05abort\x18\x02 \x01(\bR\x05abort\"@\n" +
+	"\x05abort\x18\x02 \x01(\bR\x05abort\"\x7f\n" +
 	"\x0eEndPutResponse\x12\x18\n" +
 	"\aentries\x18\x01 \x01(\x04R\aentries\x12\x14\n" +
-	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\"W\n" +
+	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x12\x18\n" +
+	"\askipped\x18\x03 \x03(\tR\askipped\x12#\n" +
+	"\rskipped_total\x18\x04 \x01(\x04R\fskippedTotal\"W\n" +
 	"\x0fGetFilesRequest\x12\x18\n" +
 	"\asandbox\x18\x01 \x01(\tR\asandbox\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x16\n" +

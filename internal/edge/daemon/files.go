@@ -57,7 +57,9 @@ func (s *fileService) EndPut(ctx context.Context, req *connect.Request[broodv1.E
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&broodv1.EndPutResponse{Entries: uint64(r.Entries), Bytes: uint64(r.Bytes)}), nil
+	return connect.NewResponse(&broodv1.EndPutResponse{
+		Entries: uint64(r.Entries), Bytes: uint64(r.Bytes), Skipped: r.Names, SkippedTotal: uint64(r.Skipped),
+	}), nil
 }
 
 // GetFiles streams a path of a sandbox as tar.

@@ -71,7 +71,7 @@ func (a *app) copy(ctx context.Context, c *client.Client, from, into place) erro
 		if err != nil {
 			return err
 		}
-		done["entries"], done["bytes"] = r.GetEntries(), r.GetBytes()
+		a.copied(client.Copied{Entries: r.GetEntries(), Bytes: r.GetBytes(), Skipped: r.GetSkipped(), SkippedTotal: r.GetSkippedTotal()}, done)
 	case into.sandbox != "":
 		r, err := c.CopyTo(ctx, into.sandbox, from.path, into.path)
 		if err != nil {

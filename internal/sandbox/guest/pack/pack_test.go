@@ -265,6 +265,34 @@ func TestPackSkipsWhatIsNoFileAndKeepsLinks(t *testing.T) {
 	}
 }
 
+// Devices are neither made nor replaced: what is named by a stream and has no
+// content is left out as Pack does, and nothing takes the place of one.
+func TestUnpackLeavesDevicesAlone(t *testing.T) {
+	dir := t.TempDir()
+	in := stream(t, file("a", 0o644), tar.Header{Name: "fifo", Typeflag: tar.TypeFifo, Mode: 0o600}, tar.Header{Name: "null", Typeflag: tar.TypeChar, Devmajor: 1, Devminor: 3}, file("z", 0o644))
+	stats, err := Unpack(bytes.NewReader(in), open(t, dir), Options{})
+	if err != nil || stats.Entries != 2 || stats.Skipped != 2 || !slices.Equal(stats.Names, []string{"fifo", "null"}) {
+		t.Errorf("%+v, %v", stats, err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "d"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"pipe", "d/pipe"} {
+		if err := mkfifo(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range []tar.Header{file(name, 0o644), {Name: name, Typeflag: tar.TypeSymlink, Linkname: "a"}, {Name: name, Typeflag: tar.TypeLink, Linkname: "a"}} {
+			if _, err := Unpack(bytes.NewReader(stream(t, h)), open(t, dir), Options{}); !errs.Is(err, errs.FailedPrecondition) {
+				t.Errorf("%s, type %q: %v", name, h.Typeflag, err)
+			}
+		}
+		if info, err := os.Lstat(filepath.Join(dir, name)); err != nil || info.Mode().Type() != os.ModeNamedPipe {
+			t.Errorf("%s is %v, %v", name, info, err)
+		}
+	}
+	noTemp(t, dir)
+}
+
 // A stream of a few hundred bytes must not become a file of a terabyte.
 func TestUnpackRefusesSparseFiles(t *testing.T) {
 	in := stream(t, tar.Header{

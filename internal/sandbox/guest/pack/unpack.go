@@ -35,6 +35,10 @@ type unpacker struct {
 	opt   Options
 	stats Stats
 	buf   []byte
+	// dir is the folder of the last file, open: paths are walked once for
+	// all files of a folder. Nothing in a stream takes a folder away.
+	dir     *os.Root
+	dirName string
 	// open holds the folders made on the way to the current entry,
 	// outermost first: their modes and times are set when they are left.
 	open []folder
@@ -51,7 +55,33 @@ type folder struct {
 func Unpack(r io.Reader, root *os.Root, opt Options) (Stats, error) {
 	u := &unpacker{root: root, opt: opt, buf: make([]byte, 64<<10)}
 	err := u.all(tar.NewReader(r))
+	if u.dir != nil {
+		err = errors.Join(err, u.dir.Close())
+	}
 	return u.stats, errors.Join(err, u.leave(""))
+}
+
+// in returns the folder that a name is in, open, and the name in it.
+func (u *unpacker) in(name string) (*os.Root, string, error) {
+	dir, base := path.Split(name)
+	if dir == "" {
+		return u.root, base, nil
+	}
+	if u.dir != nil && u.dirName == dir {
+		return u.dir, base, nil
+	}
+	if err := u.root.MkdirAll(path.Clean(dir), 0o755); err != nil {
+		return nil, "", err
+	}
+	d, err := u.root.OpenRoot(path.Clean(dir))
+	if err != nil {
+		return nil, "", err
+	}
+	if u.dir != nil {
+		err = u.dir.Close()
+	}
+	u.dir, u.dirName = d, dir
+	return d, base, err
 }
 
 func (u *unpacker) all(tr *tar.Reader) error {
@@ -70,11 +100,20 @@ func (u *unpacker) all(tr *tar.Reader) error {
 		if err := u.leave(name); err != nil {
 			return err
 		}
+		if noContent(h.Typeflag) {
+			u.stats.skip(name)
+			continue
+		}
 		if err := u.entry(name, h, tr); err != nil {
 			return fmt.Errorf("unpack %q: %w", name, coded(err))
 		}
 		u.stats.Entries++
 	}
+}
+
+// noContent tells what Pack leaves out, too.
+func noContent(kind byte) bool {
+	return kind == tar.TypeChar || kind == tar.TypeBlock || kind == tar.TypeFifo
 }
 
 // coded gives what went wrong a code: a damaged stream is data loss, what the
@@ -107,19 +146,22 @@ func (u *unpacker) entry(name string, h *tar.Header, body io.Reader) error {
 		}
 		return nil
 	}
-	if dir := path.Dir(name); dir != "." && h.Typeflag != tar.TypeDir {
-		if err := u.root.MkdirAll(dir, 0o755); err != nil {
-			return err
-		}
+	if h.Typeflag == tar.TypeDir {
+		return u.folder(name, h)
+	}
+	dir, base, err := u.in(name)
+	if err != nil {
+		return err
+	}
+	if err := replaceable(dir, base); err != nil {
+		return err
 	}
 	switch h.Typeflag {
-	case tar.TypeDir:
-		return u.folder(name, h)
 	case tar.TypeReg:
 		if sparse(h) {
 			return errs.New(errs.Unsupported, "sparse files are not copied: a few bytes of them fill a disk")
 		}
-		return u.file(name, h, body)
+		return u.file(dir, base, h, body)
 	case tar.TypeSymlink:
 		return u.link(name, h, func(temp string) error { return u.root.Symlink(h.Linkname, temp) })
 	case tar.TypeLink:
@@ -131,6 +173,19 @@ func (u *unpacker) entry(name string, h *tar.Header, body io.Reader) error {
 	default:
 		return errs.New(errs.Unsupported, "entries of type %q are not copied", h.Typeflag)
 	}
+}
+
+// replaceable refuses to put something where a device or the like is: programs
+// have it by its name.
+func replaceable(dir *os.Root, base string) error {
+	info, err := dir.Lstat(base)
+	if err != nil {
+		return nil //nolint:nilerr // nothing there; what else is wrong, writing says
+	}
+	if kind := info.Mode().Type(); kind&(fs.ModeDevice|fs.ModeNamedPipe|fs.ModeSocket) != 0 {
+		return errs.New(errs.FailedPrecondition, "a device, pipe or socket is there, and is not replaced: remove it first, or write to it with exec")
+	}
+	return nil
 }
 
 // sparse reports whether a file's content is larger than what the stream
@@ -155,7 +210,7 @@ func (u *unpacker) folder(name string, h *tar.Header) error {
 	if err := u.root.MkdirAll(name, 0o755); err != nil {
 		return err
 	}
-	if err := u.own(name, h); err != nil {
+	if err := u.own(u.root, name, h); err != nil {
 		return err
 	}
 	u.open = append(u.open, folder{name, u.mode(h), h.ModTime})
@@ -182,15 +237,15 @@ func (u *unpacker) leave(next string) error {
 	return all
 }
 
-func (u *unpacker) file(name string, h *tar.Header, body io.Reader) (err error) {
+func (u *unpacker) file(dir *os.Root, name string, h *tar.Header, body io.Reader) (err error) {
 	temp := tempName(name)
-	f, err := u.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := dir.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, f.Close(), u.root.Remove(temp))
+			err = errors.Join(err, f.Close(), dir.Remove(temp))
 		}
 	}()
 	holes := content.NewHoles(f)
@@ -202,17 +257,17 @@ func (u *unpacker) file(name string, h *tar.Header, body io.Reader) (err error) 
 	if err := holes.Finish(); err != nil {
 		return err
 	}
-	if err := u.own(temp, h); err != nil {
+	if err := u.own(dir, temp, h); err != nil {
 		return err
 	}
 	// After the owner: a change of owner clears setuid.
 	if err := f.Chmod(u.mode(h)); err != nil {
 		return err
 	}
-	if err := u.root.Chtimes(temp, h.ModTime, h.ModTime); err != nil {
+	if err := dir.Chtimes(temp, h.ModTime, h.ModTime); err != nil {
 		return err
 	}
-	if err := u.root.Rename(temp, name); err != nil {
+	if err := dir.Rename(temp, name); err != nil {
 		return err
 	}
 	return f.Close()
@@ -224,7 +279,7 @@ func (u *unpacker) link(name string, h *tar.Header, make func(temp string) error
 	if err := make(temp); err != nil {
 		return err
 	}
-	err := u.own(temp, h)
+	err := u.own(u.root, temp, h)
 	if err == nil && h.Typeflag == tar.TypeSymlink {
 		err = content.LinkTime(u.root, temp, h.ModTime)
 	}
@@ -239,14 +294,14 @@ func (u *unpacker) link(name string, h *tar.Header, make func(temp string) error
 	return err
 }
 
-func (u *unpacker) own(name string, h *tar.Header) error {
+func (u *unpacker) own(dir *os.Root, name string, h *tar.Header) error {
 	if u.opt.KeepOwner {
-		return u.root.Lchown(name, h.Uid, h.Gid)
+		return dir.Lchown(name, h.Uid, h.Gid)
 	}
 	if u.opt.Owner == nil {
 		return nil
 	}
-	return u.root.Lchown(name, u.opt.Owner.UID, u.opt.Owner.GID)
+	return dir.Lchown(name, u.opt.Owner.UID, u.opt.Owner.GID)
 }
 
 func (u *unpacker) mode(h *tar.Header) fs.FileMode {

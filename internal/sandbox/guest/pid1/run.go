@@ -238,7 +238,7 @@ func (s *Server) launchPipes(x *exec, p program, stdin bool) error {
 	if stdin {
 		in, fd, err = pipe(false)
 	} else {
-		fd, err = unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		fd, err = noInput()
 	}
 	if err != nil {
 		return err
@@ -272,4 +272,18 @@ func parseSignal(name string) (syscall.Signal, error) {
 		return sig, nil
 	}
 	return 0, errs.New(errs.InvalidArgument, "signal %.20q is not known: use a name such as TERM, or a number from 1 to 64", name)
+}
+
+// noInput opens what is at its end at once. A program may have removed the
+// device for that; a pipe that nobody writes to is as good.
+func noInput() (int, error) {
+	fd, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err == nil {
+		return fd, nil
+	}
+	writer, fd, err := pipe(false)
+	if err != nil {
+		return -1, err
+	}
+	return fd, writer.Close()
 }
