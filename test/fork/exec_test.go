@@ -87,3 +87,18 @@ func TestExecSurvivesItsDaemon(t *testing.T) {
 		t.Errorf("%q, %v, %v", &out, exit, err)
 	}
 }
+
+// What was left to run is seen later from the command line, from its beginning
+// to its end, also by whoever comes after it.
+func TestAttachShowsWhatWasLeftToRun(t *testing.T) {
+	d := live.Start(t, live.Options{})
+	create(t, d, "src", "sleep", "1000")
+	id := strings.TrimSpace(d.Brood(0, "sb", "exec", "-d", "src", "--", "sh", "-c", "echo first; while [ ! -e /go ]; do sleep 0.05; done; echo last; exit 3"))
+	d.Output("src", "touch", "/go")
+	for range 2 {
+		if out := d.Brood(3, "sb", "attach", "src", id); out != "first\nlast\n" {
+			t.Errorf("%q", out)
+		}
+	}
+	d.Brood(125, "sb", "attach", "src", "x-none")
+}

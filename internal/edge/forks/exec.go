@@ -30,7 +30,7 @@ type execFlags struct {
 func (f *execFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVarP(&f.stdin, "stdin", "i", false, "pass standard input to the command")
 	flags.BoolVarP(&f.tty, "tty", "t", false, "give it a terminal; implies --stdin")
-	flags.BoolVarP(&f.detach, "detach", "d", false, "return as soon as it runs, print its id, and let it run")
+	flags.BoolVarP(&f.detach, "detach", "d", false, "return as soon as it runs, print its id, and let it run; sb attach shows its output")
 	f.registerPlace(flags)
 }
 
@@ -109,6 +109,11 @@ func nameAndCommand(args []string) (string, []string) {
 // exec runs a command and ends as it does.
 func (a *app) exec(ctx context.Context, name string, o client.ExecOptions) error {
 	exit, err := a.watchExec(ctx, name, o)
+	return a.execEnd(exit, err)
+}
+
+// execEnd ends this program as the command ended; no exit means that it runs.
+func (a *app) execEnd(exit *broodv1.ExecExit, err error) error {
 	switch {
 	case errs.Is(err, errs.Canceled):
 		return err

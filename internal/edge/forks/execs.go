@@ -19,7 +19,8 @@ func newExecs(a *app) *cobra.Command {
 		Use:   "execs NAME",
 		Short: "List what was started in a sandbox with exec",
 		Long: `List what was started in a sandbox with exec: what runs, and what has ended and
-whose output is still kept. "brood sb ps" lists all processes.`,
+whose output is still kept ("brood sb attach" shows it). "brood sb ps" lists all
+processes.`,
 		Example:           "  brood sb execs src",
 		Args:              cli.Takes(1, 1),
 		ValidArgsFunction: a.complete(1, sandboxNames),

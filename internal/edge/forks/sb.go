@@ -21,7 +21,7 @@ checkpoint.`,
   brood sb fork-many base 16
   brood sb ls`,
 	},
-		newCreate(a), newList(a), newInfo(a), newExec(a), newExecs(a), newKill(a), newShell(a), newCopy(a), newLogs(a), newRemove(a),
+		newCreate(a), newList(a), newInfo(a), newExec(a), newAttach(a), newExecs(a), newKill(a), newShell(a), newCopy(a), newLogs(a), newRemove(a),
 		newIdentity(a), newProcesses(a), newCheckpoint(a), newFork(a), newForkMany(a), newCheckpoints(a),
 	)
 }

@@ -1,0 +1,74 @@
+package forks
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	broodv1 "brood/api/brood/v1"
+	"brood/client"
+	"brood/internal/base/errs"
+	"brood/internal/edge/cli"
+)
+
+func newAttach(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "attach NAME EXEC",
+		Short: "See the output of what was started with exec, to its end",
+		Long: `See the output of what was started with exec, such as with --detach: what is
+kept of it, which is the last MiB of each stream, and then what comes, to its
+end. EXEC is its id, as "brood sb execs" shows it. The exit code is the
+command's own, as with exec.
+
+Ctrl-C ends this program alone: "brood sb kill" ends the command. Only one can
+watch it: who did before is let go. With --json the lines are those of exec.`,
+		Example:           "  id=$(brood sb exec -d src -- make all)\n  brood sb attach src $id",
+		Args:              cli.Takes(2, 2),
+		ValidArgsFunction: a.completeExecs,
+		RunE: cli.Interruptible(func(ctx context.Context, args []string) error {
+			exit, err := a.attach(ctx, args[0], args[1])
+			return a.execEnd(exit, err)
+		}),
+	}
+}
+
+func (a *app) attach(ctx context.Context, name, exec string) (*broodv1.ExecExit, error) {
+	c, err := a.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	x, err := findExec(ctx, c, name, exec)
+	if err != nil {
+		return nil, err
+	}
+	e := c.AttachExec(name, x.GetExecId(), 0, 0)
+	defer e.Close()
+	if a.JSON {
+		if err := a.message(&broodv1.ExecEvent{Event: &broodv1.ExecEvent_Started{Started: &broodv1.ExecStarted{ExecId: x.GetExecId(), Pid: x.GetPid()}}}); err != nil {
+			return nil, err
+		}
+	}
+	streams := client.Streams{Out: a.Out, Err: a.Err}
+	if a.JSON {
+		streams.Out, streams.Err = a.execWriter(false), a.execWriter(true)
+	}
+	exit, err := e.Wait(ctx, streams)
+	if err == nil && a.JSON {
+		err = a.message(&broodv1.ExecEvent{Event: &broodv1.ExecEvent_Exit{Exit: exit}})
+	}
+	return exit, err
+}
+
+func findExec(ctx context.Context, c *client.Client, name, exec string) (*broodv1.ExecInfo, error) {
+	all, err := c.ListExecs(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	for _, x := range all {
+		if x.GetExecId() == exec {
+			return x, nil
+		}
+	}
+	return nil, errs.New(errs.NotFound, "no exec of %s is called %.80q, or its output is kept no more: \"brood sb execs %s\" lists those there are", name, exec, name)
+}
