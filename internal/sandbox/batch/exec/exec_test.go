@@ -293,6 +293,44 @@ func TestGoesOnFromADamagedJournal(t *testing.T) {
 	}
 }
 
+// A batch whose books are lost is known by its forks.
+func TestDamagedBooksAreMadeOfTheForks(t *testing.T) {
+	for name, damage := range map[string]func(path string) error{
+		"empty":   func(path string) error { return os.WriteFile(path, nil, 0o600) },
+		"garbage": func(path string) error { return os.WriteFile(path, []byte("{garbage"), 0o600) },
+		"gone":    os.Remove,
+		"other's": func(path string) error {
+			was, err := os.ReadFile(path)
+			check(t, err)
+			return os.WriteFile(path, bytes.ReplaceAll(was, []byte(`"id":"b-`), []byte(`"id":"b-x`)), 0o600)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newMachine(t)
+			g, hooks := gateAt(4)
+			c.restart(fake.Faulty(c.world.Driver(), hooks, nil), func() {})
+			b := c.start(6)
+			<-g.reached
+			for r, err := range b.Records(t.Context(), 0) {
+				check(t, err)
+				if r.Item != nil {
+					break // one is ready
+				}
+			}
+			c.restart(c.world.Driver(), func() { check(t, damage(filepath.Join(c.home.Batches(), string(b.ID()), "batch.json"))) })
+			for range 2 {
+				v, err := c.m.Get(b.ID())
+				check(t, err)
+				i, _, _, _ := v.Info()
+				if s := c.ended(b.ID(), i.Total); s.OK == 0 || !strings.Contains(i.Note, "damaged") || i.Request.Source != "base" {
+					t.Errorf("%+v, %+v", s, i)
+				}
+				c.restart(c.world.Driver(), func() {})
+			}
+		})
+	}
+}
+
 // Forks of before, which no journal knows any more, are gone before others get
 // their names, and before the batch says that it is done, however long that
 // takes.

@@ -263,20 +263,11 @@ func (m *Manager) reopen(name id.Batch) error {
 	case errs.Is(err, errs.Unsupported):
 		m.p.Log.Warn("a batch is left alone", "error", err)
 		return nil
-	case errs.Is(err, errs.NotFound) || err == nil && rec.ID != name:
-		return os.RemoveAll(m.dir(name)) // it never began
-	case err != nil || rec.Summary == nil && len(rec.Rand) != len([32]byte{}):
-		m.p.Log.Warn("a batch's books are damaged and dropped", "batch", name, "error", err)
-		return os.RemoveAll(m.dir(name))
+	case err != nil || rec.ID != name || rec.Summary == nil && len(rec.Rand) != len([32]byte{}):
+		return m.salvage(name, err) // without forks it never began
 	}
-	bk := newBook(rec)
-	m.books[name] = bk
-	if rec.Key != "" {
-		m.keys[rec.Key] = name
-	}
+	bk := m.reopened(rec)
 	if rec.Summary != nil {
-		bk.done = true
-		close(bk.stopped)
 		return nil
 	}
 	if rec.Rules != batch.Rules {
@@ -290,6 +281,20 @@ func (m *Manager) reopen(name id.Batch) error {
 		return fmt.Errorf("go on with batch %s: %w", name, err)
 	}
 	return nil
+}
+
+// reopened takes a record into the books. One that is over needs no more.
+func (m *Manager) reopened(rec record) *book {
+	bk := newBook(rec)
+	m.books[rec.ID] = bk
+	if rec.Key != "" {
+		m.keys[rec.Key] = rec.ID
+	}
+	if rec.Summary != nil {
+		bk.done = true
+		close(bk.stopped)
+	}
+	return bk
 }
 
 // goOn replays a batch that was at work and tells it which of its forks
