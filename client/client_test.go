@@ -180,8 +180,23 @@ func TestImportImage(t *testing.T) {
 	}
 }
 
-func TestLogs(t *testing.T) {
+// What messages cannot carry is the caller's fault, in unary calls and streams.
+func TestTextsThatAreNone(t *testing.T) {
 	c := serve(t).dial(t)
+	_, err := c.GetSandbox(t.Context(), "a\xff")
+	want(t, err, errs.InvalidArgument, "not UTF-8")
+	_, err = c.StartExec(t.Context(), "a", client.ExecOptions{Argv: []string{"\xff"}})
+	want(t, err, errs.InvalidArgument, "not UTF-8")
+	_, err = c.PutTar(t.Context(), "a", "/\xff", strings.NewReader(""))
+	want(t, err, errs.InvalidArgument, "not UTF-8")
+}
+
+func TestLogs(t *testing.T) {
+	c, err := client.Dial(t.Context(), client.Options{SocketPath: serve(t).socket, Patience: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
 	three := uint32(3)
 	var text string
 	for l, err := range c.Logs(t.Context(), "a", client.LogOptions{Tail: &three, Stream: broodv1.LogStream_LOG_STREAM_STDERR}) {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 
+	"connectrpc.com/connect"
+
 	"brood/internal/base/errs"
 	"brood/internal/wire"
 )
@@ -35,6 +37,9 @@ func failed(err error) error {
 	if err == nil || errors.As(err, &done) {
 		return err
 	}
+	if notText(err) {
+		err = errs.New(errs.InvalidArgument, "a name, path, argument or value is not UTF-8: messages carry text alone (files in a folder are copied whatever they are called)")
+	}
 	err = wire.FromError(err)
 	info := wire.Info(err)
 	return &Error{
@@ -43,6 +48,13 @@ func failed(err error) error {
 		Metadata: info.GetMetadata(),
 		cause:    err,
 	}
+}
+
+// notText reports whether a request could not be written because a field of it
+// is no text. The library has no error of its own for that.
+func notText(err error) bool {
+	var call *connect.Error
+	return errors.As(err, &call) && !connect.IsWireError(err) && call.Code() == connect.CodeInternal && strings.Contains(call.Message(), "invalid UTF-8")
 }
 
 // ended is the error of a method whose context ended, in front of what the
