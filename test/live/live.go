@@ -186,7 +186,7 @@ func (d *Daemon) end() {
 	if d.t.Failed() {
 		d.t.Logf("daemon's log:\n%s", d.Tail())
 	}
-	if d.cmd.ProcessState != nil || !alive(d.cmd.Process) {
+	if !alive(d.cmd.Process) {
 		d.Run()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)

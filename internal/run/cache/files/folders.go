@@ -89,6 +89,7 @@ func (x *folders) holds(ctx context.Context, root string, r *repo, records []rec
 			return false
 		}
 	}
+	began := time.Now()
 	var strange atomic.Bool
 	changed := make([]stamp.Stat, len(x.all)) // of those that have to be looked into
 	each(ctx, len(x.all), func(i int) {
@@ -108,16 +109,15 @@ func (x *folders) holds(ctx context.Context, root string, r *repo, records []rec
 	if strange.Load() || ctx.Err() != nil {
 		return false
 	}
-	x.renew(root, changed)
+	x.renew(root, changed, began)
 	return true
 }
 
-// renew remembers how the folders stand that were looked into, where a later
-// change would show.
-func (x *folders) renew(root string, changed []stamp.Stat) {
-	now := time.Now()
+// renew remembers how the folders stand that were looked into, where a change
+// since the look began would show.
+func (x *folders) renew(root string, changed []stamp.Stat, began time.Time) {
 	for i, st := range changed {
-		if st == (stamp.Stat{}) || !st.Settled(now) {
+		if st == (stamp.Stat{}) || !st.Settled(began) {
 			continue
 		}
 		if again, err := stamp.Of(filepath.Join(root, x.all[i].path)); err == nil && again == st {

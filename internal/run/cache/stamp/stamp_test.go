@@ -96,3 +96,14 @@ func FuzzTable(f *testing.F) {
 		}
 	})
 }
+
+// On a file system that keeps whole seconds a file may change twice in one.
+func TestWholeSecondsSettleLate(t *testing.T) {
+	at := time.Unix(1e9, 0)
+	whole, fine := Stat{MTime: at.UnixNano(), CTime: at.UnixNano()}, Stat{MTime: at.UnixNano(), CTime: at.UnixNano() + 1}
+	for after, want := range map[time.Duration][2]bool{10 * time.Millisecond: {false, false}, time.Second: {false, true}, 3 * time.Second: {true, true}} {
+		if got := [2]bool{whole.Settled(at.Add(after)), fine.Settled(at.Add(after))}; got != want {
+			t.Errorf("after %v: %v", after, got)
+		}
+	}
+}

@@ -38,7 +38,11 @@ func Of(path string) (Stat, error) {
 // Settled says that the file had been at rest when the clock showed now, so
 // that a later change shows in its times.
 func (s Stat) Settled(now time.Time) bool {
-	return max(s.MTime, s.CTime)+int64(Granule) < now.UnixNano()
+	margin := int64(Granule)
+	if s.MTime%1e9 == 0 && s.CTime%1e9 == 0 {
+		margin = 2e9 // a file system that keeps whole seconds, or two
+	}
+	return max(s.MTime, s.CTime)+margin < now.UnixNano()
 }
 
 // Regular says that it is a file; Link that it is a symbolic link; Dir a folder.

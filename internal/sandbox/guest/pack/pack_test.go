@@ -293,6 +293,26 @@ func TestUnpackLeavesDevicesAlone(t *testing.T) {
 	noTemp(t, dir)
 }
 
+// A file goes where a link leads when the file comes, whatever it led to before.
+func TestUnpackFollowsALinkThatIsReplaced(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"real", "other"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link := func(to string) tar.Header { return tar.Header{Name: "m", Typeflag: tar.TypeSymlink, Linkname: to} }
+	in := stream(t, link("real"), file("m/a", 0o644), link("other"), file("m/b", 0o644))
+	if _, err := Unpack(bytes.NewReader(in), open(t, dir), Options{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"real/a", "other/b"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // A stream of a few hundred bytes must not become a file of a terabyte.
 func TestUnpackRefusesSparseFiles(t *testing.T) {
 	in := stream(t, tar.Header{

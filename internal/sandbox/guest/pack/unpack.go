@@ -36,7 +36,7 @@ type unpacker struct {
 	stats Stats
 	buf   []byte
 	// dir is the folder of the last file, open: paths are walked once for
-	// all files of a folder. Nothing in a stream takes a folder away.
+	// all files of a folder. A new link ends that, since it may be on the way.
 	dir     *os.Root
 	dirName string
 	// open holds the folders made on the way to the current entry,
@@ -55,10 +55,16 @@ type folder struct {
 func Unpack(r io.Reader, root *os.Root, opt Options) (Stats, error) {
 	u := &unpacker{root: root, opt: opt, buf: make([]byte, 64<<10)}
 	err := u.all(tar.NewReader(r))
-	if u.dir != nil {
-		err = errors.Join(err, u.dir.Close())
+	return u.stats, errors.Join(err, u.forgetDir(), u.leave(""))
+}
+
+func (u *unpacker) forgetDir() error {
+	if u.dir == nil {
+		return nil
 	}
-	return u.stats, errors.Join(err, u.leave(""))
+	err := u.dir.Close()
+	u.dir, u.dirName = nil, ""
+	return err
 }
 
 // in returns the folder that a name is in, open, and the name in it.
@@ -77,9 +83,7 @@ func (u *unpacker) in(name string) (*os.Root, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	if u.dir != nil {
-		err = u.dir.Close()
-	}
+	err = u.forgetDir()
 	u.dir, u.dirName = d, dir
 	return d, base, err
 }
@@ -291,7 +295,7 @@ func (u *unpacker) link(name string, h *tar.Header, make func(temp string) error
 	if e := u.root.Remove(temp); e != nil && !errors.Is(e, fs.ErrNotExist) {
 		err = errors.Join(err, e)
 	}
-	return err
+	return errors.Join(err, u.forgetDir())
 }
 
 func (u *unpacker) own(dir *os.Root, name string, h *tar.Header) error {
