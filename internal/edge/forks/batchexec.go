@@ -19,7 +19,7 @@ func newBatchExec(a *app) *cobra.Command {
 		Long: `Run a command in every ready fork of a batch. Flags go before BATCH. Output is
 collected and shown when the command ends in a fork, with the fork's name in
 front of each line; the exit code is 1 when it failed in any. A batch at work is
-waited for: "brood sb fork-many --exec" runs one as soon as each fork is ready.`,
+waited for: "brood sb fork-many SOURCE N -- COMMAND" does not wait.`,
 		Example: "  brood batch exec b-3f0c -- cat /run/brood/fork.json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if id, argv := nameAndCommand(args); id == "" || len(argv) == 0 {
