@@ -125,6 +125,16 @@ func (r results) Lookup(ctx context.Context, t *run.Task, key run.Key) (orchestr
 	return hit, ok
 }
 
+// Enter is orchestrator.Cache.
+func (r results) Enter(ctx context.Context, t *run.Task) (orchestrator.Turn, bool, error) {
+	return r.Cache.Enter(ctx, t)
+}
+
+// Stands is orchestrator.Cache.
+func (r results) Stands(t *run.Task) orchestrator.Standing {
+	return orchestrator.Standing(r.Cache.Stands(t))
+}
+
 // Prepare is orchestrator.Cache.
 func (r results) Prepare(_ context.Context, t *run.Task) (any, error) {
 	if r.wipe {
@@ -146,7 +156,8 @@ func (r results) Save(ctx context.Context, s orchestrator.Saving) error {
 		return err
 	}
 	before, _ := s.Before.(*cache.Before)
-	return r.Cache.Save(ctx, cache.Saving{Task: s.Task, Key: s.Key, Result: s.Result, Log: log, Before: before})
+	turn, _ := s.Turn.(*cache.Turn)
+	return r.Cache.Save(ctx, cache.Saving{Task: s.Task, Key: s.Key, Result: s.Result, Log: log, Before: before, Turn: turn})
 }
 
 var _ orchestrator.Cache = results{}

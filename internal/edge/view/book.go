@@ -84,6 +84,7 @@ func (b *book) note(at time.Time, e orchestrator.Event) *task {
 		b.begin(at, e)
 	case orchestrator.Keyed:
 		t := b.of(e.Task)
+		t.headed = t.headed && t.cache == e.Cache // it was about another answer
 		t.key, t.cache, t.remote, t.damage = e.Key, e.Cache, e.Remote, e.Unrestored
 		return t
 	case orchestrator.Started:

@@ -61,9 +61,11 @@ type Cache struct {
 	nested map[string]bool
 	shared *shared
 
-	mu    sync.Mutex // guards what follows
-	stage *stage
-	kept  map[run.Key]error // entries that this machine could not restore, and why
+	mu     sync.Mutex // guards what follows
+	stage  *stage
+	kept   map[run.Key]error // entries that this machine could not restore, and why
+	left   map[id.Task]left
+	adders map[string]id.Task // by path: the additive task that wrote it in this run
 }
 
 // Stamps loads the stamps of the workspace at root from beside the store in dir.
@@ -102,7 +104,7 @@ func Open(ctx context.Context, cfg Config) (*Cache, error) {
 	if cfg.Stamps == nil {
 		cfg.Stamps = stamp.Load("")
 	}
-	c := &Cache{cfg: cfg, store: st, root: root, folder: folder, nested: make(map[string]bool, len(cfg.Projects))}
+	c := &Cache{cfg: cfg, store: st, root: root, folder: folder, nested: make(map[string]bool, len(cfg.Projects)), left: map[id.Task]left{}, adders: map[string]id.Task{}}
 	for _, p := range cfg.Projects {
 		c.nested[p] = true
 	}

@@ -63,31 +63,60 @@ func (c *Cache) content(ctx context.Context, w io.Writer, want entry.Content) er
 
 // restore is Restore but for what follows from its error.
 func (h *Hit) restore(ctx context.Context) (touched bool, err error) {
-	same, err := h.matches(ctx)
-	if err != nil {
-		return false, fmt.Errorf("restore %s: %w", h.task.ID, err)
-	}
-	if same {
-		return false, nil
-	}
-	unlock, waited, err := h.c.lockProject(ctx, h.task.Dir)
-	if err != nil {
-		return false, fmt.Errorf("restore %s: %w", h.task.ID, err)
-	}
-	defer unlock()
-	if waited {
-		if same, err = h.matches(ctx); same || err != nil {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("restore %s: %w", h.task.ID, err)
+		}
+	}()
+	c := h.c
+	turns, same, now := c.count(h.task), false, []found(nil)
+	busy := turns%2 != 0 // somebody writes there
+	if !busy {
+		if same, now, err = h.matches(ctx); same {
+			c.leave(h.task, turns, h.entry, now)
+		}
+		if same || err != nil {
 			return false, err
 		}
 	}
-	touched, err = h.place(ctx)
-	if errs.Is(err, errs.DataLoss) || errs.Is(err, errs.NotFound) {
-		h.c.drop(h.entry)
-	}
+	turn, waited, err := c.Enter(ctx, h.task)
 	if err != nil {
-		return touched, fmt.Errorf("restore %s: %w", h.task.ID, err)
+		return false, err
 	}
-	return true, nil
+	defer func() { err = errors.Join(err, turn.End()) }()
+	unlock, again, err := c.lockProject(ctx, h.task.Dir)
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
+	if busy || waited || again {
+		if same, now, err = h.matches(ctx); err != nil {
+			return false, err
+		}
+		if turns = c.count(h.task); same && turns%2 == 0 {
+			c.leave(h.task, turns, h.entry, now)
+			return false, nil
+		}
+	}
+	if err := turn.Begin(); err != nil {
+		return false, err
+	}
+	if !same {
+		touched, err = h.place(ctx)
+		if errs.Is(err, errs.DataLoss) || errs.Is(err, errs.NotFound) {
+			c.drop(h.entry)
+		}
+		if err != nil {
+			return touched, err
+		}
+		if same, now, err = h.matches(ctx); err != nil {
+			return touched, err
+		}
+	}
+	if turn != nil && same {
+		turn.made(h.entry, now)
+	}
+	return touched, nil
 }
 
 // lockProject lets one process at a time restore into a project.
@@ -108,30 +137,31 @@ func (c *Cache) lockProject(ctx context.Context, dir string) (unlock func(), wai
 	return func() { _ = l.Unlock() }, waited, nil
 }
 
-// matches says that the tree is what a restore would make of it.
-func (h *Hit) matches(ctx context.Context) (bool, error) {
+// matches says that the tree is what a restore would make of it; now has the
+// entry's files as they lie there.
+func (h *Hit) matches(ctx context.Context) (same bool, now []found, err error) {
 	o, err := h.present()
 	if err != nil {
-		return false, err
+		return false, nil, err
 	}
 	e := h.entry
 	if len(o.files) != len(e.Files) || len(o.links) != len(e.Links) || len(o.other) > 0 || !sameDirs(o.dirs, e.Dirs) {
-		return false, nil
+		return false, nil, nil
 	}
 	for i, l := range e.Links {
 		if o.links[i].path != l.Path || !h.c.linkIs(l) {
-			return false, nil
+			return false, nil, nil
 		}
 	}
 	for i, f := range e.Files {
 		if ctx.Err() != nil {
-			return false, context.Cause(ctx)
+			return false, nil, context.Cause(ctx)
 		}
 		if o.files[i].path != f.Path || !h.c.fileIs(o.files[i].stat, f) {
-			return false, nil
+			return false, nil, nil
 		}
 	}
-	return true, nil
+	return true, o.files, nil
 }
 
 // sameDirs says that the folders are those of the entry. One that others use

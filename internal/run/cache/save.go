@@ -70,6 +70,8 @@ type Saving struct {
 	Log io.Reader
 	// Before is what Prepare returned.
 	Before *Before
+	// Turn is what Enter returned.
+	Turn *Turn
 }
 
 // logMost is how much of a task's output is kept: its beginning and its end.
@@ -89,9 +91,12 @@ func (c *Cache) Save(ctx context.Context, s Saving) error {
 	if err := c.refuseReplacing(s.Key); err != nil {
 		return fmt.Errorf("save the result of %s: %w", s.Task.ID, err)
 	}
-	e, err := c.gather(ctx, s)
+	e, o, err := c.gather(ctx, s)
 	if err != nil {
 		return fmt.Errorf("save the result of %s: %w", s.Task.ID, err)
+	}
+	if s.Turn != nil {
+		s.Turn.made(e, o.files)
 	}
 	if c.cfg.Local.Write {
 		if err := c.store.PutEntry(s.Key, e.Encode()); err != nil {
@@ -104,29 +109,29 @@ func (c *Cache) Save(ctx context.Context, s Saving) error {
 	return nil
 }
 
-// gather stores the contents and makes the entry.
-func (c *Cache) gather(ctx context.Context, s Saving) (*entry.Entry, error) {
+// gather stores the contents and makes the entry of the outputs.
+func (c *Cache) gather(ctx context.Context, s Saving) (*entry.Entry, *outputs, error) {
 	o, err := c.scan(s.Task)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if len(o.other) > 0 {
-		return nil, errs.New(errs.Unsupported, "output %s is neither file, link nor folder: exclude it with a \"!\" glob", o.other[0])
+		return nil, nil, errs.New(errs.Unsupported, "output %s is neither file, link nor folder: exclude it with a \"!\" glob", o.other[0])
 	}
 	if c.additive(s.Task) {
 		if o, err = c.added(s, o); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	} else {
 		c.disown(s, o)
 	}
 	if err := c.refuseLinks(s.Task, o.links); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	o.sort()
 	e := &entry.Entry{Key: s.Key, Task: s.Task.ID, Took: s.Result.Ended.Sub(s.Result.Began), Usage: s.Result.Usage}
 	if e.Log, err = c.putLog(s.Log); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, d := range o.dirs {
 		if d.shared {
@@ -137,16 +142,16 @@ func (c *Cache) gather(ctx context.Context, s Saving) (*entry.Entry, error) {
 	for _, l := range o.links {
 		to, err := os.Readlink(filepath.Join(c.cfg.Root, l.path))
 		if err != nil {
-			return nil, home.DiskError(err, "output %s", l.path)
+			return nil, nil, home.DiskError(err, "output %s", l.path)
 		}
 		link := entry.Link{Path: l.path, Target: to}
 		if !staysInside(link) {
-			return nil, errs.New(errs.Unsupported, "output %s is a link to %s: only relative links into the workspace are saved", l.path, to)
+			return nil, nil, errs.New(errs.Unsupported, "output %s is a link to %s: only relative links into the workspace are saved", l.path, to)
 		}
 		e.Links = append(e.Links, link)
 	}
 	e.Files, err = c.putFiles(ctx, o.files)
-	return e, err
+	return e, o, err
 }
 
 // added leaves of the outputs what the additive task's run made or changed.

@@ -50,6 +50,9 @@ const (
 	// Interrupted: a person ended it at the terminal that it had. It failed, and
 	// is not tried again.
 	Interrupted
+	// Found: another run of the workspace made the result while this one waited
+	// for it, and it is restored.
+	Found
 )
 
 // Abort stops the run: nothing begins any more.

@@ -257,6 +257,8 @@ func (m *Machine) ran(i int32, e Ran) {
 	switch {
 	case e.Ending == Succeeded:
 		m.finish(i, run.Success)
+	case e.Ending == Found:
+		m.finish(i, run.Cached)
 	case s.stopping && m.closing && !m.aborted:
 		m.finish(i, run.Success) // a persistent task that the end of the run stopped
 	case m.aborted:

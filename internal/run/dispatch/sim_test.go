@@ -242,7 +242,7 @@ func (w *world) one(e dispatch.Effect) error {
 }
 
 func (w *world) ending() dispatch.Ending {
-	return []dispatch.Ending{dispatch.Succeeded, dispatch.Succeeded, dispatch.Succeeded, dispatch.Broke, dispatch.Unable, dispatch.Interrupted}[w.rand.IntN(6)]
+	return []dispatch.Ending{dispatch.Succeeded, dispatch.Succeeded, dispatch.Succeeded, dispatch.Broke, dispatch.Unable, dispatch.Interrupted, dispatch.Found}[w.rand.IntN(7)]
 }
 
 // owe notes an answer; a task's process ends once.

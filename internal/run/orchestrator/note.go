@@ -25,11 +25,11 @@ func (r *runner) note(msg message) {
 			s.hit = nil
 			return
 		}
-		if len(msg.replay) > 0 {
-			r.emit(Output{Task: t.ID, Text: string(msg.replay), Replayed: true})
-		}
 	case dispatch.Ran:
 		r.noteAttempt(s, t, msg)
+	}
+	if len(msg.replay) > 0 {
+		r.emit(Output{Task: t.ID, Text: string(msg.replay), Replayed: true})
 	}
 }
 
@@ -49,6 +49,10 @@ func (r *runner) noteAttempt(s *task, t *run.Task, msg message) {
 	delete(r.live, msg.task)
 	s.cancel()
 	s.ended, s.err, s.unsaved = msg.ended, msg.err, msg.unsaved
+	if msg.hit != nil { // another run made it
+		s.hit, s.touched, s.cache = msg.hit, msg.touched, cacheHit
+		r.emit(Keyed{Task: t.ID, Key: s.key, Cache: s.cache, Remote: s.hit.Remote()})
+	}
 	if before := s.result; !before.Began.IsZero() { // attempts add up
 		msg.result.Usage.CPU += before.Usage.CPU
 		msg.result.Usage.PeakMemory = max(msg.result.Usage.PeakMemory, before.Usage.PeakMemory)
@@ -93,7 +97,10 @@ func (r *runner) end(e dispatch.End) {
 	if e.Cause >= 0 {
 		ended.Cause = r.tasks[e.Cause].ID
 	}
-	if e.Attempts > 0 {
+	if e.Status == run.Cached {
+		ended.Attempts = 0 // what another run made meanwhile
+	}
+	if ended.Attempts > 0 {
 		ended.Exit, ended.Signal, ended.TimedOut = s.result.Exit, s.result.Signal, s.result.TimedOut
 		ended.measured(s.result.Usage)
 		ended.RanMS = s.result.Ended.Sub(s.result.Began).Milliseconds()

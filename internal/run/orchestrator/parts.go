@@ -24,6 +24,11 @@ type Keys interface {
 // answer says that it is a miss; what it has to say of that it warns of itself.
 type Cache interface {
 	Lookup(ctx context.Context, t *run.Task, key run.Key) (Hit, bool)
+	// Enter is called before each attempt of a task. It waits while another run
+	// of the workspace writes the task's outputs, and says so.
+	Enter(ctx context.Context, t *run.Task) (turn Turn, waited bool, err error)
+	// Stands says how a task's outputs lie now.
+	Stands(t *run.Task) Standing
 	// Prepare is called before each attempt of a task that may be saved; what it
 	// returns comes back in the Saving.
 	Prepare(ctx context.Context, t *run.Task) (before any, err error)
@@ -32,6 +37,21 @@ type Cache interface {
 	// is saved any more. The end of ctx gives up what is not. told hears now and
 	// then how many results are left.
 	Share(ctx context.Context, told func(left int))
+}
+
+// Turn is the right to write a task's outputs, from Begin to End.
+type Turn interface {
+	Begin() error
+	End() error
+}
+
+// Standing is what became of a task's outputs since this run was done with it.
+type Standing struct {
+	// Foreign says that another run wrote them, Changed which of them has another
+	// content, "" for none, and Rewritten that one was written as it was.
+	Foreign   bool
+	Changed   string
+	Rewritten bool
 }
 
 // Hit is a stored result.
@@ -54,7 +74,8 @@ type Saving struct {
 	Result run.Result
 	// Log is all that the task wrote.
 	Log *Log
-	// Before is what Prepare returned.
+	// Turn and Before are what Enter and Prepare returned.
+	Turn   Turn
 	Before any
 }
 

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"brood/internal/base/digest"
 	"brood/internal/base/errs"
 	"brood/internal/base/id"
 	"brood/internal/run"
@@ -164,6 +166,78 @@ func TestNotSaved(t *testing.T) {
 	for _, e := range r.Ended {
 		if named := e.Unsaved != ""; named != (e.Task == "p#a" || e.Task == "p#b") {
 			t.Errorf("%s: unsaved %q", e.Task, e.Unsaved)
+		}
+	}
+}
+
+// TestNotSavedWhenTheTasksBeforeItMovedOn: a result may have been made from
+// something else than its key stands for.
+func TestNotSavedWhenTheTasksBeforeItMovedOn(t *testing.T) {
+	for name, c := range map[string]struct {
+		standing orchestrator.Standing
+		changed  bool // an input of a
+		want     string
+	}{
+		"as it was":              {want: "a b c"},
+		"another run":            {standing: orchestrator.Standing{Foreign: true}, want: "a"},
+		"another content":        {standing: orchestrator.Standing{Changed: "p/dist/x"}, want: "a"},
+		"the same again":         {standing: orchestrator.Standing{Rewritten: true}, want: "a b c"},
+		"again from other input": {standing: orchestrator.Standing{Rewritten: true}, changed: true, want: "a"},
+		"only the input is new":  {changed: true, want: "a b c"},
+	} {
+		w := newWorld()
+		w.commands["p#b"] = func(context.Context, int, io.Writer) int {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.standing["p#a"], w.changed["p#a"] = c.standing, c.changed
+			return 0
+		}
+		r := w.run(t.Context(), t, nil, "a", "b: a", "c: b")
+		var saved []string
+		for _, s := range w.store {
+			saved = append(saved, strings.TrimPrefix(string(s.task), "p#"))
+		}
+		slices.Sort(saved)
+		if got := strings.Join(saved, " "); got != c.want || statuses(r) != "a=success b=success c=success" {
+			t.Errorf("%s: saved %s, want %s; %s", name, got, c.want, statuses(r))
+		}
+	}
+}
+
+// TestWhatAnotherRunMadeIsTaken: a task that another run executes is waited for.
+func TestWhatAnotherRunMadeIsTaken(t *testing.T) {
+	for name, c := range map[string]struct{ makes, breaks bool }{"made": {makes: true}, "failed": {}, "damaged": {makes: true, breaks: true}} {
+		w := newWorld()
+		w.enter = func(task *run.Task) (orchestrator.Turn, bool) {
+			if task.ID != "p#b" {
+				return nil, false
+			}
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if w.broken["p#b"] = c.breaks; c.makes {
+				w.store[digest.Of([]byte("p#b "+string(digest.Of([]byte("p#a")))))] = &stored{w: w, task: "p#b", log: "their output", took: time.Hour}
+			}
+			return turn{}, true
+		}
+		r := w.run(t.Context(), t, func(c *orchestrator.Config) { c.Replay = func(*run.Task) bool { return true } }, "a", "b: a", "c: b")
+		want, output := "a=success b=success c=success", ""
+		if c.makes && !c.breaks {
+			want, output = "a=success b=cached c=success", "their output"
+		}
+		if got := statuses(r); got != want || slices.Contains(w.ran, "p#b") != (want == "a=success b=success c=success") {
+			t.Errorf("%s: %s, ran %v", name, got, w.ran)
+		}
+		text := ""
+		for _, o := range oneOf[orchestrator.Output](w) {
+			text += o.Text
+		}
+		if text != output {
+			t.Errorf("%s: output %q", name, text)
+		}
+		for _, e := range r.Ended {
+			if e.Task == "p#b" && output != "" && (e.Attempts != 0 || e.SavedMS != time.Hour.Milliseconds()) {
+				t.Errorf("%s: %+v", name, e)
+			}
 		}
 	}
 }

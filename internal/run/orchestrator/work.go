@@ -68,14 +68,24 @@ func (r *runner) place(ctx context.Context, i int) message {
 	msg := message{task: i}
 	hit := r.state[i].hit
 	msg.touched, msg.err = hit.Restore(ctx)
-	if msg.err == nil && r.c.Replay != nil && r.c.Replay(r.tasks[i]) {
-		if text, err := readLog(ctx, hit); err == nil { // the outputs are right without it
-			msg.replay = text
-		}
+	if msg.err == nil {
+		msg.replay = r.replay(ctx, r.tasks[i], hit)
 	}
 	msg.ended = time.Now()
 	msg.event = dispatch.Restored{Task: i, OK: msg.err == nil}
 	return msg
+}
+
+// replay is a hit's stored output, where that is wanted.
+func (r *runner) replay(ctx context.Context, t *run.Task, h Hit) []byte {
+	if r.c.Replay == nil || !r.c.Replay(t) {
+		return nil
+	}
+	text, err := readLog(ctx, h)
+	if err != nil {
+		return nil // the outputs are right without it
+	}
+	return text
 }
 
 // readLog reads the end of a stored output.
@@ -140,23 +150,43 @@ type attempt struct {
 	save  bool
 	log   *Log
 	heard <-chan struct{} // of Started
-	began time.Time       // when the command was about to be
+	turn  Turn
+	began time.Time // when the command was about to be
 }
 
-// attempt executes a task once, and saves its result when it may.
-func (r *runner) attempt(ctx context.Context, a attempt) message {
-	stored := a.order.Task.Cache && a.key != "" && r.c.Cache != nil
+// attempt executes a task once, and saves its result when it may. A task that
+// another run of the workspace executes is waited for: it may have made what is
+// wanted here.
+func (r *runner) attempt(ctx context.Context, a attempt) (msg message) {
+	t := a.order.Task
+	stored := t.Cache && a.key != "" && r.c.Cache != nil
 	var before any
-	var prepareErr error
-	if stored {
-		before, prepareErr = r.c.Cache.Prepare(ctx, a.order.Task)
+	var fault error // of the cache: the result cannot be saved
+	if r.c.Cache != nil && !t.Persistent {
+		var found bool
+		if msg, found, fault = r.enter(ctx, &a, stored); found {
+			return msg
+		}
+		if a.turn != nil {
+			defer func() {
+				if err := a.turn.End(); err != nil && msg.unsaved == "" {
+					msg.unsaved = err.Error()
+				}
+			}()
+		}
 	}
-	if a.order.Task.Interactive {
+	if a.turn != nil && fault == nil {
+		fault = a.turn.Begin()
+	}
+	if stored && fault == nil {
+		before, fault = r.c.Cache.Prepare(ctx, t)
+	}
+	if t.Interactive {
 		a.await(ctx)
 	}
 	a.began = time.Now() // the result's times may be another machine's
 	result := r.c.Worker.Execute(ctx, a.order, a.log)
-	msg := message{task: a.index, result: &result}
+	msg = message{task: a.index, result: &result}
 	ran := dispatch.Ran{Task: a.index, Ending: dispatch.Succeeded}
 	switch {
 	case result.Err != nil:
@@ -165,13 +195,39 @@ func (r *runner) attempt(ctx context.Context, a attempt) message {
 		ran.Ending = dispatch.Interrupted
 	case !result.OK():
 		ran.Ending = dispatch.Broke
-	case prepareErr != nil:
-		msg.unsaved = prepareErr.Error()
-	case stored:
+	case !stored:
+	case fault != nil:
+		msg.unsaved = fault.Error()
+	default:
 		msg.unsaved, ran.Unproven = r.save(ctx, a, result, before)
 	}
 	msg.event, msg.ended = ran, time.Now()
 	return msg
+}
+
+// enter takes the turn of an attempt's task. found says that another run had it
+// and left a result, which is restored and is what msg tells.
+func (r *runner) enter(ctx context.Context, a *attempt, stored bool) (msg message, found bool, err error) {
+	t := a.order.Task
+	turn, waited, err := r.c.Cache.Enter(ctx, t)
+	if err != nil || !waited || !stored {
+		a.turn = turn
+		return msg, false, err
+	}
+	if hit, ok := r.c.Cache.Lookup(ctx, t, a.key); ok {
+		if err := turn.End(); err != nil { // a restore takes it again
+			return msg, false, err
+		}
+		if msg.touched, err = hit.Restore(ctx); err == nil {
+			msg.task, msg.hit, msg.replay, msg.result = a.index, hit, r.replay(ctx, t, hit), &run.Result{}
+			msg.ended = time.Now()
+			msg.event = dispatch.Ran{Task: a.index, Ending: dispatch.Found}
+			return msg, true, nil
+		}
+		turn, _, err = r.c.Cache.Enter(ctx, t)
+	}
+	a.turn = turn
+	return msg, false, err
 }
 
 // await waits until the listener has given the terminal away.
@@ -185,17 +241,67 @@ func (a *attempt) await(ctx context.Context) {
 // save stores a result; unsaved says why it did not, unproven that the inputs
 // changed while the task ran.
 func (r *runner) save(ctx context.Context, a attempt, result run.Result, before any) (unsaved string, unproven bool) {
-	changed, err := r.c.Keys.Changed(ctx, a.order.Task, a.began)
+	why, err := r.moved(ctx, a)
 	switch {
 	case err != nil:
 		return fmt.Sprintf("its inputs could not be checked again: %v", err), true
-	case changed != "":
-		return fmt.Sprintf("its input %s changed while it ran", changed), true
+	case why != "":
+		return why, true
 	case !a.save:
 		return "a task before it failed, or its inputs changed", false
 	}
-	if err := r.c.Cache.Save(ctx, Saving{Task: a.order.Task, Key: a.key, Result: result, Log: a.log, Before: before}); err != nil {
+	if err := r.c.Cache.Save(ctx, Saving{Task: a.order.Task, Key: a.key, Result: result, Log: a.log, Before: before, Turn: a.turn}); err != nil {
 		return err.Error(), false
 	}
 	return "", false
+}
+
+// moved says what is not as an attempt's key has it, "" when all is: an input of
+// its task, or what the tasks before it made, which may have been another when
+// the attempt read it. What was written again as it was counts when an input of
+// the task that made it was written too.
+func (r *runner) moved(ctx context.Context, a attempt) (string, error) {
+	changed, err := r.c.Keys.Changed(ctx, a.order.Task, a.began)
+	if err != nil {
+		return "", err
+	}
+	if changed != "" {
+		return fmt.Sprintf("its input %s changed while it ran", changed), nil
+	}
+	for _, i := range r.before(a.index) {
+		t := r.tasks[i]
+		stands := r.c.Cache.Stands(t)
+		if stands.Rewritten {
+			if changed, err = r.c.Keys.Changed(ctx, t, a.began); err != nil {
+				return "", err
+			}
+		}
+		switch {
+		case stands.Foreign:
+			return fmt.Sprintf("another run wrote the outputs of %s, which it works with", t.ID), nil
+		case stands.Changed != "":
+			return fmt.Sprintf("%s, an output of %s, which it works with, changed", stands.Changed, t.ID), nil
+		case changed != "":
+			return fmt.Sprintf("%s, an input of %s, which it works with, changed while it ran", changed, t.ID), nil
+		}
+	}
+	return "", nil
+}
+
+// before are the tasks that one waits on, directly or not.
+func (r *runner) before(i int) []int {
+	seen := make([]bool, i) // they come before it
+	all := make([]int, 0, len(r.tasks[i].Deps))
+	next := []int{i}
+	for len(next) > 0 {
+		t := r.tasks[next[0]]
+		next = next[1:]
+		for _, d := range t.Deps {
+			if up := r.index[d]; !seen[up] {
+				seen[up] = true
+				all, next = append(all, up), append(next, up)
+			}
+		}
+	}
+	return all
 }

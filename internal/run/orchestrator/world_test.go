@@ -31,8 +31,10 @@ type world struct {
 	commands map[id.Task]func(ctx context.Context, attempt int, out io.Writer) int
 	store    map[run.Key]*stored
 	changed  map[id.Task]bool
+	standing map[id.Task]orchestrator.Standing
 	noKey    map[id.Task]bool
 	broken   map[id.Task]bool // hits that cannot be restored
+	enter    func(*run.Task) (turn orchestrator.Turn, waited bool)
 	share    func(context.Context, func(int))
 	ran      []id.Task
 	events   []orchestrator.Event
@@ -49,7 +51,7 @@ type stored struct {
 func newWorld() *world {
 	return &world{
 		commands: map[id.Task]func(context.Context, int, io.Writer) int{}, store: map[run.Key]*stored{},
-		changed: map[id.Task]bool{}, noKey: map[id.Task]bool{}, broken: map[id.Task]bool{},
+		changed: map[id.Task]bool{}, standing: map[id.Task]orchestrator.Standing{}, noKey: map[id.Task]bool{}, broken: map[id.Task]bool{},
 	}
 }
 
@@ -83,6 +85,25 @@ func (w *world) Lookup(_ context.Context, _ *run.Task, key run.Key) (orchestrato
 	defer w.mu.Unlock()
 	s, ok := w.store[key]
 	return s, ok
+}
+
+func (w *world) Enter(_ context.Context, t *run.Task) (orchestrator.Turn, bool, error) {
+	if w.enter == nil {
+		return turn{}, false, nil
+	}
+	turn, waited := w.enter(t)
+	return turn, waited, nil
+}
+
+type turn struct{}
+
+func (turn) Begin() error { return nil }
+func (turn) End() error   { return nil }
+
+func (w *world) Stands(t *run.Task) orchestrator.Standing {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.standing[t.ID]
 }
 
 func (w *world) Prepare(_ context.Context, t *run.Task) (any, error) { return t.ID, nil }

@@ -1,0 +1,101 @@
+package cache
+
+import (
+	"path/filepath"
+
+	"brood/internal/base/digest"
+	"brood/internal/run"
+	"brood/internal/run/cache/entry"
+	"brood/internal/run/cache/stamp"
+)
+
+// left is how a task's outputs lay when this run was done with it: what those
+// that wait on it work with.
+type left struct {
+	turns int64 // as in Cache.count
+	files []leftFile
+	links []entry.Link
+}
+
+type leftFile struct {
+	path   string
+	stat   stamp.Stat
+	digest digest.Digest
+}
+
+// leave notes how a result lies in the tree; now has its files in their order.
+func (c *Cache) leave(t *run.Task, turns int64, e *entry.Entry, now []found) {
+	if len(t.Outputs) == 0 {
+		return
+	}
+	l := left{turns: turns}
+	if e != nil {
+		l.links = e.Links
+		l.files = make([]leftFile, len(e.Files))
+		for i, f := range e.Files {
+			l.files[i] = leftFile{path: f.Path, stat: now[i].stat, digest: f.Digest}
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.left[t.ID] = l
+	if c.additive(t) {
+		for _, f := range l.files {
+			c.adders[f.path] = t.ID
+		}
+		for _, l := range l.links {
+			c.adders[l.Path] = t.ID
+		}
+	}
+}
+
+// addedTo says that a task added to another one's output in this run.
+func (c *Cache) addedTo(path string, t *run.Task) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	by, ok := c.adders[path]
+	return ok && by != t.ID
+}
+
+// Standing is what became of a task's outputs since this run was done with it.
+type Standing struct {
+	// Foreign says that another run wrote them, Changed which of them has another
+	// content, "" for none, and Rewritten that one was written and has the content
+	// that it had: the doing, maybe, of a tool that brings up to date what it
+	// works with.
+	Foreign   bool
+	Changed   string
+	Rewritten bool
+}
+
+// Stands says how a task's outputs lie now. Of a task that this run did nothing
+// for nothing is known, and so nothing changed.
+func (c *Cache) Stands(t *run.Task) Standing {
+	c.mu.Lock()
+	l, ok := c.left[t.ID]
+	c.mu.Unlock()
+	if !ok {
+		return Standing{}
+	}
+	if c.count(t) != l.turns {
+		return Standing{Foreign: true}
+	}
+	var s Standing
+	for _, f := range l.files {
+		now, err := stamp.Of(filepath.Join(c.cfg.Root, f.path))
+		if err == nil && now == f.stat || c.addedTo(f.path, t) {
+			continue
+		}
+		want := entry.File{Path: f.path, Perm: f.stat.Perm(), Content: entry.Content{Digest: f.digest, Size: f.stat.Size}}
+		if err != nil || !c.fileIs(now, want) {
+			return Standing{Changed: f.path}
+		}
+		s.Rewritten = true
+	}
+	for _, l := range l.links {
+		if !c.linkIs(l) && !c.addedTo(l.Path, t) {
+			return Standing{Changed: l.Path}
+		}
+	}
+	return s
+}

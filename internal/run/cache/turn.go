@@ -1,0 +1,102 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"brood/internal/base/digest"
+	"brood/internal/base/errs"
+	"brood/internal/home"
+	"brood/internal/run"
+	"brood/internal/run/cache/entry"
+)
+
+// Turn is the right to write a task's outputs, which one run of a workspace has
+// at a time. Its file is locked meanwhile, and its size counts the writes: odd
+// while somebody writes, or died doing so.
+type Turn struct {
+	c     *Cache
+	task  *run.Task
+	lock  *flock.Flock
+	count int64        // once it was begun
+	entry *entry.Entry // of what was made, with its files; nil is not known
+	files []found
+}
+
+// turnPoll is how often a run that waits for another one looks again.
+const turnPoll = 25 * time.Millisecond
+
+// Enter takes the turn of a task, nil for one without outputs; End gives it back.
+// waited says that another run had it: what the task makes may be there by now.
+func (c *Cache) Enter(ctx context.Context, t *run.Task) (turn *Turn, waited bool, err error) {
+	if len(t.Outputs) == 0 {
+		return nil, false, nil
+	}
+	if err := os.MkdirAll(c.turns(), 0o700); err != nil {
+		return nil, false, home.DiskError(err, "cache folder")
+	}
+	l := flock.New(c.turnFile(t), flock.SetPermissions(0o600))
+	ok, err := l.TryLock()
+	if err == nil && !ok {
+		c.cfg.Warn(errs.New(errs.Unavailable, "%s waits: another run of this workspace executes it", t.ID))
+		waited = true
+		_, err = l.TryLockContext(ctx, turnPoll)
+	}
+	if err != nil {
+		return nil, waited, home.DiskError(err, "the turn of %s", t.ID)
+	}
+	return &Turn{c: c, task: t, lock: l}, waited, nil
+}
+
+// Begin is called before anything is written.
+func (t *Turn) Begin() error {
+	if t == nil {
+		return nil
+	}
+	before := t.c.count(t.task)
+	t.count = before + 1 + before%2
+	return home.DiskError(os.Truncate(t.lock.Path(), t.count), "the turn of %s", t.task.ID) // a hole: it takes no room
+}
+
+// End lets others write the outputs.
+func (t *Turn) End() error {
+	if t == nil {
+		return nil
+	}
+	var err error
+	if t.count > 0 {
+		err = os.Truncate(t.lock.Path(), t.count+1)
+		t.c.leave(t.task, t.count+1, t.entry, t.files)
+	}
+	return home.DiskError(errors.Join(err, t.lock.Unlock()), "the turn of %s", t.task.ID)
+}
+
+// made notes what lies there at the end of the turn.
+func (t *Turn) made(e *entry.Entry, files []found) { t.entry, t.files = e, files }
+
+// count is how many turns of a task there were, odd while one is going on.
+func (c *Cache) count(t *run.Task) int64 {
+	if len(t.Outputs) == 0 {
+		return 0
+	}
+	st, err := os.Lstat(c.turnFile(t))
+	switch {
+	case err == nil:
+		return st.Size()
+	case errors.Is(err, fs.ErrNotExist):
+		return 0
+	}
+	return -1 // like none that was
+}
+
+func (c *Cache) turns() string { return filepath.Join(c.cfg.Dir, "turns") }
+
+func (c *Cache) turnFile(t *run.Task) string {
+	return filepath.Join(c.turns(), digest.Of([]byte(c.cfg.Root+"\x00"+string(t.ID))).Short())
+}

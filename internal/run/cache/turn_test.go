@@ -1,0 +1,196 @@
+package cache_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"brood/internal/run"
+	"brood/internal/run/cache"
+)
+
+// execute is what a run does for a task: it leaves the cache the result, or
+// nothing when it does not save.
+func (w *world) execute(t *run.Task, key string, f func()) {
+	w.t.Helper()
+	turn, _, err := w.open().Enter(w.t.Context(), t)
+	if err == nil {
+		err = turn.Begin()
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	f()
+	err = w.c.Save(w.t.Context(), cache.Saving{Task: t, Key: keyOf(key), Turn: turn, Result: run.Result{Began: time.Now(), Ended: time.Now()}})
+	if err := errors.Join(err, turn.End()); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func TestRunsOfAWorkspaceTakeTurns(t *testing.T) {
+	w := newWorld(t)
+	waits := make(chan error, 1)
+	cfg := w.cfg
+	cfg.Dir, cfg.Root, cfg.Warn = w.dir, w.root, func(err error) { waits <- err }
+	other, err := cache.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	build := task("a#build", "dist/**")
+	turn, waited, err := w.open().Enter(t.Context(), build)
+	if waited || err != nil {
+		t.Fatal(waited, err)
+	}
+	for _, free := range []*run.Task{task("a#test", "coverage/**"), task("a#lint")} {
+		turn, waited, err := other.Enter(t.Context(), free)
+		if err := errors.Join(err, turn.Begin(), turn.End()); waited || err != nil {
+			t.Errorf("%s waited: %v, %v", free.ID, waited, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-waits
+		cancel()
+	}()
+	if _, waited, err := other.Enter(ctx, build); !waited || !errors.Is(err, context.Canceled) {
+		t.Errorf("another run entered: %v, %v", waited, err)
+	}
+	go func() {
+		<-waits
+		if err := errors.Join(turn.Begin(), turn.End()); err != nil {
+			t.Error(err)
+		}
+	}()
+	mine, waited, err := other.Enter(t.Context(), build)
+	if err := errors.Join(err, mine.Begin(), mine.End(), other.Close(t.Context())); !waited || err != nil {
+		t.Errorf("the next one: waited %v, %v", waited, err)
+	}
+}
+
+// TestStanding changes the outputs of a task after this run was done with it.
+func TestStanding(t *testing.T) {
+	build, file := task("a#build", "dist/**"), "a/dist/x"
+	make1 := func(w *world) func() {
+		return func() {
+			w.put(file, "1")
+			if err := os.Symlink("x", filepath.Join(w.root, "a/dist/l")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		meanwhile func(w *world)
+		want      cache.Standing
+	}{
+		"nothing":   {func(*world) {}, cache.Standing{}},
+		"read":      {func(w *world) { _ = tree(t, w.root) }, cache.Standing{}},
+		"rewritten": {func(w *world) { w.put(file, "1") }, cache.Standing{Rewritten: true}},
+		"replaced":  {func(w *world) { w.remove(file); w.put(file, "1") }, cache.Standing{Rewritten: true}},
+		"changed":   {func(w *world) { w.put(file, "2") }, cache.Standing{Changed: file}},
+		"removed":   {func(w *world) { w.remove(file) }, cache.Standing{Changed: file}},
+		"link gone": {func(w *world) { w.remove("a/dist/l") }, cache.Standing{Changed: "a/dist/l"}},
+		"mode": {func(w *world) {
+			if err := os.Chmod(filepath.Join(w.root, file), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, cache.Standing{Changed: file}},
+		"another run":    {func(w *world) { w.at(w.root).execute(build, "1", func() {}) }, cache.Standing{Foreign: true}},
+		"another's task": {func(w *world) { w.at(w.root).execute(task("a#types", "types/**"), "1", func() {}) }, cache.Standing{}},
+		"another run's restore": {func(w *world) {
+			w.remove(file)
+			w.at(w.root).want(build, "1", "restored")
+		}, cache.Standing{Foreign: true}},
+		"another run's hit": {func(w *world) { w.at(w.root).want(build, "1", "same") }, cache.Standing{}},
+		"another run is at it": {func(w *world) {
+			turn, _, err := w.at(w.root).open().Enter(t.Context(), build)
+			if err := errors.Join(err, turn.Begin()); err != nil {
+				t.Fatal(err)
+			}
+		}, cache.Standing{Foreign: true}},
+		"another workspace": {func(w *world) { w.at(t.TempDir()).execute(build, "1", func() {}) }, cache.Standing{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			if got := w.open().Stands(build); got != (cache.Standing{}) {
+				t.Errorf("of what nobody made: %+v", got)
+			}
+			w.execute(build, "1", make1(w))
+			c.meanwhile(w)
+			if got := w.open().Stands(build); got != c.want {
+				t.Errorf("after it was executed: %+v, want %+v", got, c.want)
+			}
+
+			w = newWorld(t)
+			w.execute(build, "1", make1(w))
+			w.close()
+			w.want(build, "1", "same")
+			c.meanwhile(w)
+			if got := w.open().Stands(build); got != c.want {
+				t.Errorf("after a hit: %+v, want %+v", got, c.want)
+			}
+
+			w = newWorld(t)
+			w.execute(build, "1", make1(w))
+			w.close()
+			w.remove("a/dist")
+			w.want(build, "1", "restored")
+			c.meanwhile(w)
+			if got := w.open().Stands(build); got != c.want {
+				t.Errorf("after a restore: %+v, want %+v", got, c.want)
+			}
+		})
+	}
+}
+
+// TestStandingBelowAnAdditiveTask: what this run's own tasks add to a result is
+// no change of it.
+func TestStandingBelowAnAdditiveTask(t *testing.T) {
+	w := newWorld(t)
+	build, minify := task("a#build", "dist/**"), task("a#minify", "dist/**")
+	minify.Additive = true
+	w.execute(build, "1", func() { w.put("a/dist/x", "1"); w.put("a/dist/y", "1") })
+	turn, _, err := w.open().Enter(t.Context(), minify)
+	before, prepareErr := w.c.Prepare(minify)
+	if err := errors.Join(err, prepareErr, turn.Begin()); err != nil {
+		t.Fatal(err)
+	}
+	w.put("a/dist/x", "min")
+	err = w.c.Save(t.Context(), cache.Saving{Task: minify, Key: keyOf("m"), Turn: turn, Before: before, Result: run.Result{Began: time.Now(), Ended: time.Now()}})
+	if err := errors.Join(err, turn.End()); err != nil {
+		t.Fatal(err)
+	}
+	for _, of := range []*run.Task{build, minify} {
+		if got := w.c.Stands(of); got != (cache.Standing{}) {
+			t.Errorf("%s: %+v", of.ID, got)
+		}
+	}
+	w.put("a/dist/x", "other")
+	if got := w.c.Stands(minify); got.Changed != "a/dist/x" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestATurnThatNobodyEnded: a run was killed while it wrote.
+func TestATurnThatNobodyEnded(t *testing.T) {
+	w := newWorld(t)
+	build := task("a#build", "dist/**")
+	w.execute(build, "1", func() { w.put("a/dist/x", "1") })
+	w.close()
+	turns, err := filepath.Glob(filepath.Join(w.dir, "turns", "*"))
+	if err != nil || len(turns) != 1 {
+		t.Fatal(turns, err)
+	}
+	if err := os.Truncate(turns[0], 3); err != nil {
+		t.Fatal(err)
+	}
+	w.want(build, "1", "same")
+	if got := w.c.Stands(build); got != (cache.Standing{}) {
+		t.Errorf("%+v", got)
+	}
+	if st, err := os.Stat(turns[0]); err != nil || st.Size()%2 != 0 {
+		t.Errorf("somebody writes still: %v, %v", st.Size(), err)
+	}
+}
