@@ -131,8 +131,8 @@ func (r results) Enter(ctx context.Context, t *run.Task) (orchestrator.Turn, boo
 }
 
 // Stands is orchestrator.Cache.
-func (r results) Stands(t *run.Task) orchestrator.Standing {
-	return orchestrator.Standing(r.Cache.Stands(t))
+func (r results) Stands(t *run.Task, look bool) orchestrator.Standing {
+	return orchestrator.Standing(r.Cache.Stands(t, look))
 }
 
 // Prepare is orchestrator.Cache.

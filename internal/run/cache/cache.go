@@ -60,6 +60,7 @@ type Cache struct {
 	folder *os.File // the root again
 	nested map[string]bool
 	shared *shared
+	begun  *begun
 
 	mu     sync.Mutex // guards what follows
 	stage  *stage
@@ -108,6 +109,9 @@ func Open(ctx context.Context, cfg Config) (*Cache, error) {
 	for _, p := range cfg.Projects {
 		c.nested[p] = true
 	}
+	if c.begun, err = c.openBegun(); err != nil {
+		cfg.Warn(home.DiskError(err, "cache folder"))
+	}
 	if cfg.Remote != nil {
 		c.shared = newShared(ctx, cfg.Remote, cfg.Warn)
 	}
@@ -130,7 +134,7 @@ func (c *Cache) Close(ctx context.Context) error {
 	for _, err := range warn {
 		c.cfg.Warn(fmt.Errorf("cache: %w", err))
 	}
-	return c.closeStage()
+	return errors.Join(c.begun.close(), c.closeStage())
 }
 
 // blobsOf tells the store which contents an entry names.

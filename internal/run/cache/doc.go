@@ -12,7 +12,7 @@
 //
 // Whatever goes wrong with the cache is a miss: damage is removed and so
 // repaired by the next save, a shared cache that fails is warned of once. Two
-// processes that restore into one project take turns.
+// runs take turns at a task's outputs, and at restoring into one project.
 //
 // A Cache is safe for concurrent use; one task must not be saved and restored
 // at the same time. Close waits for uploads.

@@ -68,17 +68,21 @@ type Standing struct {
 	Rewritten bool
 }
 
-// Stands says how a task's outputs lie now. Of a task that this run did nothing
-// for nothing is known, and so nothing changed.
-func (c *Cache) Stands(t *run.Task) Standing {
+// Stands says how a task's outputs lie now; without look only whether another
+// run wrote them. Of a task that this run did nothing for nothing is known, and
+// so nothing changed.
+func (c *Cache) Stands(t *run.Task, look bool) Standing {
 	c.mu.Lock()
 	l, ok := c.left[t.ID]
 	c.mu.Unlock()
 	if !ok {
 		return Standing{}
 	}
-	if c.count(t) != l.turns {
+	if c.begun.others() && c.count(t) != l.turns {
 		return Standing{Foreign: true}
+	}
+	if !look {
+		return Standing{}
 	}
 	var s Standing
 	for _, f := range l.files {

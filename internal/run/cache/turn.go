@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -38,9 +39,6 @@ func (c *Cache) Enter(ctx context.Context, t *run.Task) (turn *Turn, waited bool
 	if len(t.Outputs) == 0 {
 		return nil, false, nil
 	}
-	if err := os.MkdirAll(c.turns(), 0o700); err != nil {
-		return nil, false, home.DiskError(err, "cache folder")
-	}
 	l := flock.New(c.turnFile(t), flock.SetPermissions(0o600))
 	ok, err := l.TryLock()
 	if err == nil && !ok {
@@ -58,6 +56,9 @@ func (c *Cache) Enter(ctx context.Context, t *run.Task) (turn *Turn, waited bool
 func (t *Turn) Begin() error {
 	if t == nil {
 		return nil
+	}
+	if err := t.c.begun.add(); err != nil {
+		return home.DiskError(err, "the turn of %s", t.task.ID)
 	}
 	before := t.c.count(t.task)
 	t.count = before + 1 + before%2
@@ -100,3 +101,53 @@ func (c *Cache) turns() string { return filepath.Join(c.cfg.Dir, "turns") }
 func (c *Cache) turnFile(t *run.Task) string {
 	return filepath.Join(c.turns(), digest.Of([]byte(c.cfg.Root+"\x00"+string(t.ID))).Short())
 }
+
+// begun counts the turns that the runs of a workspace begin, by the size of a
+// file to which each adds a byte: as long as there are no others than one's own
+// the tasks' files need not be looked at.
+type begun struct {
+	file *os.File
+	from int64
+	mine atomic.Int64
+}
+
+// openBegun begins to count. Where that cannot be, there may always be others.
+func (c *Cache) openBegun() (*begun, error) {
+	if err := os.MkdirAll(c.turns(), 0o700); err != nil {
+		return &begun{}, err
+	}
+	name := filepath.Join(c.turns(), digest.Of([]byte(c.cfg.Root)).Short()+".begun")
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return &begun{}, err
+	}
+	st, err := f.Stat()
+	if err != nil {
+		return &begun{}, errors.Join(err, f.Close())
+	}
+	return &begun{file: f, from: st.Size()}, nil
+}
+
+func (b *begun) add() error {
+	if _, err := b.file.Write([]byte{'.'}); err != nil {
+		return err
+	}
+	b.mine.Add(1)
+	return nil
+}
+
+func (b *begun) others() bool {
+	st, err := b.file.Stat()
+	return err != nil || st.Size() != b.from+b.mine.Load()
+}
+
+func (b *begun) close() error {
+	if b.file == nil {
+		return nil
+	}
+	return b.file.Close()
+}
+
+// Disturbed says that another run may have written outputs in the workspace
+// since the cache was opened.
+func (c *Cache) Disturbed() bool { return c.begun.others() }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"brood/internal/base/life"
 	"brood/internal/run"
 	"brood/internal/run/cache"
 )
@@ -51,21 +52,21 @@ func TestRunsOfAWorkspaceTakeTurns(t *testing.T) {
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
+	group := life.NewGroup(t.Context())
+	group.Go("cancels", func(context.Context) error {
 		<-waits
 		cancel()
-	}()
+		return nil
+	})
 	if _, waited, err := other.Enter(ctx, build); !waited || !errors.Is(err, context.Canceled) {
 		t.Errorf("another run entered: %v, %v", waited, err)
 	}
-	go func() {
+	group.Go("ends", func(context.Context) error {
 		<-waits
-		if err := errors.Join(turn.Begin(), turn.End()); err != nil {
-			t.Error(err)
-		}
-	}()
+		return errors.Join(turn.Begin(), turn.End())
+	})
 	mine, waited, err := other.Enter(t.Context(), build)
-	if err := errors.Join(err, mine.Begin(), mine.End(), other.Close(t.Context())); !waited || err != nil {
+	if err := errors.Join(err, group.Wait(), mine.Begin(), mine.End(), other.Close(t.Context())); !waited || err != nil {
 		t.Errorf("the next one: waited %v, %v", waited, err)
 	}
 }
@@ -114,12 +115,12 @@ func TestStanding(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			if got := w.open().Stands(build); got != (cache.Standing{}) {
+			if got := w.open().Stands(build, true); got != (cache.Standing{}) {
 				t.Errorf("of what nobody made: %+v", got)
 			}
 			w.execute(build, "1", make1(w))
 			c.meanwhile(w)
-			if got := w.open().Stands(build); got != c.want {
+			if got := w.open().Stands(build, true); got != c.want {
 				t.Errorf("after it was executed: %+v, want %+v", got, c.want)
 			}
 
@@ -128,7 +129,7 @@ func TestStanding(t *testing.T) {
 			w.close()
 			w.want(build, "1", "same")
 			c.meanwhile(w)
-			if got := w.open().Stands(build); got != c.want {
+			if got := w.open().Stands(build, true); got != c.want {
 				t.Errorf("after a hit: %+v, want %+v", got, c.want)
 			}
 
@@ -138,7 +139,7 @@ func TestStanding(t *testing.T) {
 			w.remove("a/dist")
 			w.want(build, "1", "restored")
 			c.meanwhile(w)
-			if got := w.open().Stands(build); got != c.want {
+			if got := w.open().Stands(build, true); got != c.want {
 				t.Errorf("after a restore: %+v, want %+v", got, c.want)
 			}
 		})
@@ -163,12 +164,12 @@ func TestStandingBelowAnAdditiveTask(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, of := range []*run.Task{build, minify} {
-		if got := w.c.Stands(of); got != (cache.Standing{}) {
+		if got := w.c.Stands(of, true); got != (cache.Standing{}) {
 			t.Errorf("%s: %+v", of.ID, got)
 		}
 	}
 	w.put("a/dist/x", "other")
-	if got := w.c.Stands(minify); got.Changed != "a/dist/x" {
+	if got := w.c.Stands(minify, true); got.Changed != "a/dist/x" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -179,7 +180,7 @@ func TestATurnThatNobodyEnded(t *testing.T) {
 	build := task("a#build", "dist/**")
 	w.execute(build, "1", func() { w.put("a/dist/x", "1") })
 	w.close()
-	turns, err := filepath.Glob(filepath.Join(w.dir, "turns", "*"))
+	turns, err := filepath.Glob(filepath.Join(w.dir, "turns", "*[0-9a-f]"))
 	if err != nil || len(turns) != 1 {
 		t.Fatal(turns, err)
 	}
@@ -187,7 +188,7 @@ func TestATurnThatNobodyEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.want(build, "1", "same")
-	if got := w.c.Stands(build); got != (cache.Standing{}) {
+	if got := w.c.Stands(build, true); got != (cache.Standing{}) {
 		t.Errorf("%+v", got)
 	}
 	if st, err := os.Stat(turns[0]); err != nil || st.Size()%2 != 0 {

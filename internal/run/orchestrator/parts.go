@@ -27,8 +27,10 @@ type Cache interface {
 	// Enter is called before each attempt of a task. It waits while another run
 	// of the workspace writes the task's outputs, and says so.
 	Enter(ctx context.Context, t *run.Task) (turn Turn, waited bool, err error)
-	// Stands says how a task's outputs lie now.
-	Stands(t *run.Task) Standing
+	// Stands says how a task's outputs lie now, without look only whether another
+	// run wrote them; Disturbed that one may have.
+	Stands(t *run.Task, look bool) Standing
+	Disturbed() bool
 	// Prepare is called before each attempt of a task that may be saved; what it
 	// returns comes back in the Saving.
 	Prepare(ctx context.Context, t *run.Task) (before any, err error)

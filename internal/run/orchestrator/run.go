@@ -25,7 +25,7 @@ const (
 type runner struct {
 	c     Config
 	tasks []*run.Task
-	index map[id.Task]int
+	ups   [][]int // what each waits on
 	state []task
 	late  []bool // waits, at some distance, on a task that is not cached
 	m     *dispatch.Machine
@@ -89,7 +89,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 		return nil, err
 	}
 	r := &runner{
-		c: c, tasks: tasks, m: m, index: make(map[id.Task]int, len(tasks)), state: make([]task, len(tasks)), late: make([]bool, len(tasks)), began: time.Now(),
+		c: c, tasks: tasks, m: m, ups: make([][]int, len(tasks)), state: make([]task, len(tasks)), late: make([]bool, len(tasks)), began: time.Now(),
 		derive: make(chan int, params.Derivations), restore: make(chan int, params.Restores),
 		kick: make(chan struct{}, 1), live: map[int]*task{},
 	}
@@ -97,10 +97,13 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 		r.began = c.Began
 	}
 	owed := params.Derivations + params.Restores + params.Executions
+	index := make(map[id.Task]int, len(tasks))
 	for i, t := range tasks {
-		r.index[t.ID] = i
-		for _, d := range t.Deps {
-			up := r.index[d]
+		index[t.ID] = i
+		r.ups[i] = make([]int, len(t.Deps))
+		for at, d := range t.Deps {
+			up := index[d]
+			r.ups[i][at] = up
 			r.late[i] = r.late[i] || r.late[up] || !tasks[up].Cache && !uncounted(tasks[up])
 		}
 		if t.Persistent {

@@ -29,8 +29,8 @@ func (r *runner) lookup(ctx context.Context, i int) message {
 	t := r.tasks[i]
 	msg := message{task: i}
 	upstream := make(map[id.Task]run.Key, len(t.Deps))
-	for _, d := range t.Deps {
-		upstream[d] = r.state[r.index[d]].key
+	for at, d := range t.Deps {
+		upstream[d] = r.state[r.ups[i][at]].key
 	}
 	msg.key, msg.err = r.c.Keys.Key(ctx, t, upstream)
 	if msg.err == nil && r.late[i] {
@@ -256,6 +256,15 @@ func (r *runner) save(ctx context.Context, a attempt, result run.Result, before 
 	return "", false
 }
 
+// Of what a task waits on, lookShare of the time that the task took goes into
+// looking at the outputs, and lookLeast at least; those that it names itself are
+// always looked at. Where a task takes a millisecond and a thousand come before
+// it, looking at all of them would take longer than the run.
+const (
+	lookShare = 20
+	lookLeast = 250 * time.Microsecond
+)
+
 // moved says what is not as an attempt's key has it, "" when all is: an input of
 // its task, or what the tasks before it made, which may have been another when
 // the attempt read it. What was written again as it was counts when an input of
@@ -268,40 +277,44 @@ func (r *runner) moved(ctx context.Context, a attempt) (string, error) {
 	if changed != "" {
 		return fmt.Sprintf("its input %s changed while it ran", changed), nil
 	}
-	for _, i := range r.before(a.index) {
-		t := r.tasks[i]
-		stands := r.c.Cache.Stands(t)
-		if stands.Rewritten {
-			if changed, err = r.c.Keys.Changed(ctx, t, a.began); err != nil {
-				return "", err
-			}
+	began := time.Now()
+	until := began.Add(max(began.Sub(a.began)/lookShare, lookLeast))
+	disturbed := r.c.Cache.Disturbed()
+	seen := make([]bool, a.index) // those it waits on come before it
+	next := []int{a.index}
+	for at := 0; at < len(next); at++ {
+		look := at == 0 || time.Now().Before(until)
+		if !look && !disturbed {
+			return "", nil
 		}
-		switch {
-		case stands.Foreign:
-			return fmt.Sprintf("another run wrote the outputs of %s, which it works with", t.ID), nil
-		case stands.Changed != "":
-			return fmt.Sprintf("%s, an output of %s, which it works with, changed", stands.Changed, t.ID), nil
-		case changed != "":
-			return fmt.Sprintf("%s, an input of %s, which it works with, changed while it ran", changed, t.ID), nil
+		for _, up := range r.ups[next[at]] {
+			if seen[up] {
+				continue
+			}
+			seen[up] = true
+			next = append(next, up)
+			if why, err := r.stood(ctx, a, r.tasks[up], look); why != "" || err != nil {
+				return why, err
+			}
 		}
 	}
 	return "", nil
 }
 
-// before are the tasks that one waits on, directly or not.
-func (r *runner) before(i int) []int {
-	seen := make([]bool, i) // they come before it
-	all := make([]int, 0, len(r.tasks[i].Deps))
-	next := []int{i}
-	for len(next) > 0 {
-		t := r.tasks[next[0]]
-		next = next[1:]
-		for _, d := range t.Deps {
-			if up := r.index[d]; !seen[up] {
-				seen[up] = true
-				all, next = append(all, up), append(next, up)
-			}
-		}
+// stood says why a result may not stand on what a task before it made.
+func (r *runner) stood(ctx context.Context, a attempt, t *run.Task, look bool) (why string, err error) {
+	s := r.c.Cache.Stands(t, look)
+	switch {
+	case s.Foreign:
+		return fmt.Sprintf("another run wrote the outputs of %s, which it works with", t.ID), nil
+	case s.Changed != "":
+		return fmt.Sprintf("%s, an output of %s, which it works with, changed", s.Changed, t.ID), nil
+	case !s.Rewritten:
+		return "", nil
 	}
-	return all
+	changed, err := r.c.Keys.Changed(ctx, t, a.began)
+	if changed != "" {
+		why = fmt.Sprintf("%s, an input of %s, which it works with, changed while it ran", changed, t.ID)
+	}
+	return why, err
 }

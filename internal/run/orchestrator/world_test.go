@@ -100,7 +100,9 @@ type turn struct{}
 func (turn) Begin() error { return nil }
 func (turn) End() error   { return nil }
 
-func (w *world) Stands(t *run.Task) orchestrator.Standing {
+func (w *world) Disturbed() bool { return false }
+
+func (w *world) Stands(t *run.Task, _ bool) orchestrator.Standing {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.standing[t.ID]
