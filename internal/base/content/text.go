@@ -67,6 +67,16 @@ func whyNot(path, shown string, err error) error {
 	return err
 }
 
+// Dangling refuses a link that leads nowhere, where os says that there is
+// nothing: nil when there really is.
+func Dangling(path, shown string) error {
+	to, err := os.Readlink(path)
+	if err != nil {
+		return nil //nolint:nilerr // it is no link, or not there
+	}
+	return errs.New(errs.InvalidArgument, "%s is a link to %q, which is not there: put the file there, or take the link away", shown, to)
+}
+
 // modeOf is the kind of file that a mode of the system says.
 func modeOf[M ~uint16 | ~uint32](mode M) fs.FileMode {
 	switch mode & syscall.S_IFMT {

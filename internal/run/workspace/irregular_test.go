@@ -30,6 +30,7 @@ func TestNoFile(t *testing.T) {
 			"pipe":   func(path string) error { return syscall.Mkfifo(path, 0o600) },
 			"folder": func(path string) error { return os.Mkdir(path, 0o700) },
 			"device": func(path string) error { return os.Symlink("/dev/zero", path) },
+			"link":   func(path string) error { return os.Symlink("nowhere", path) },
 		} {
 			dir := tree(t, c.archive)
 			path := filepath.Join(dir, c.name)
@@ -41,7 +42,7 @@ func TestNoFile(t *testing.T) {
 			}
 			_, err := workspace.Open(dir)
 			if errs.CodeOf(err) != errs.InvalidArgument || !strings.Contains(errs.Text(err), c.name+" is a "+kind) {
-				t.Errorf("%s as a %s: %v", c.name, kind, err)
+				t.Errorf("%s: %s as a %s: %v", c.archive, c.name, kind, err)
 			}
 		}
 	}

@@ -248,7 +248,7 @@ func yarnExplicit(root string) (bool, error) {
 func isRegular(path, shown string) (bool, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return false, nil //nolint:nilerr // it is not there, or nothing that we can see
+		return false, content.Dangling(path, shown) // else not there, or nothing that we can see
 	}
 	if err := content.Regular(info.Mode(), shown); err != nil {
 		return false, err
@@ -262,8 +262,9 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// isThere says whether there is anything at path.
+// isThere says whether there is anything at path, a link that leads nowhere
+// included.
 func isThere(path string) bool {
-	_, err := os.Stat(path)
+	_, err := os.Lstat(path)
 	return err == nil
 }

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"brood/internal/base/content"
 	"brood/internal/base/errs"
 	"brood/internal/run/cache/stamp"
 )
@@ -227,7 +228,7 @@ func (c *checker) close() error {
 func (s *Snapshot) ignoredByFiles(name string, folder bool) bool {
 	var rules []rule
 	for dir := ""; ; {
-		if b, err := os.ReadFile(filepath.Join(s.root, dir, ".gitignore")); err == nil {
+		if b, err := content.ReadFile(filepath.Join(s.root, dir, ".gitignore"), ".gitignore", content.MaxText); err == nil {
 			rules = append(rules, parseIgnore(dir, string(b))...)
 		}
 		rest := strings.TrimPrefix(name[len(dir):], "/")

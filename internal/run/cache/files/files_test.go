@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"brood/internal/base/errs"
 	"brood/internal/run/cache/files"
 	"brood/internal/run/cache/glob"
 	"brood/internal/run/cache/stamp"
@@ -582,5 +583,28 @@ func TestNamed(t *testing.T) {
 		if got := strings.Join(names, " "); got != want {
 			t.Errorf("%s: %q, want %q", globs, got, want)
 		}
+	}
+}
+
+// TestPipesAreNotWaitedFor: what git keeps for itself, and its rules, may be
+// something else than a file.
+func TestPipesAreNotWaitedFor(t *testing.T) {
+	pipe := func(path string) {
+		t.Helper()
+		_ = os.Remove(path)
+		if err := syscall.Mkfifo(path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	index := fixture(t)
+	pipe(filepath.Join(index, ".git/index"))
+	if _, err := files.Read(t.Context(), files.Config{Root: index}); !errs.Is(err, errs.InvalidArgument) || !strings.Contains(err.Error(), "is a pipe") {
+		t.Errorf("as index: %v", err)
+	}
+	rules := t.TempDir()
+	put(t, rules, "a/x", "x")
+	pipe(filepath.Join(rules, "a/.gitignore"))
+	if _, err := files.Read(t.Context(), files.Config{Root: rules}); !errs.Is(err, errs.InvalidArgument) || !strings.Contains(err.Error(), "a/.gitignore is a pipe") {
+		t.Errorf("as rules: %v", err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 
+	"brood/internal/base/content"
 	"brood/internal/base/errs"
 )
 
@@ -45,7 +46,7 @@ func findRepo(dir string) *repo {
 // openRepo returns the repository whose work tree begins at top.
 func openRepo(top string) *repo {
 	gitDir := filepath.Join(top, ".git")
-	if b, err := os.ReadFile(gitDir); err == nil {
+	if b, err := content.ReadFile(gitDir, ".git", content.MaxText); err == nil {
 		to, ok := strings.CutPrefix(strings.TrimRight(string(b), "\r\n"), "gitdir: ")
 		if !ok {
 			return nil
@@ -59,13 +60,13 @@ func openRepo(top string) *repo {
 		return nil
 	}
 	r := &repo{top: top, gitDir: gitDir, common: gitDir, idLen: 20}
-	if b, err := os.ReadFile(filepath.Join(gitDir, "commondir")); err == nil {
+	if b, err := content.ReadFile(filepath.Join(gitDir, "commondir"), "commondir", content.MaxText); err == nil {
 		r.common = strings.TrimRight(string(b), "\r\n")
 		if !filepath.IsAbs(r.common) {
 			r.common = filepath.Join(gitDir, r.common)
 		}
 	}
-	if b, err := os.ReadFile(filepath.Join(r.common, "config")); err == nil {
+	if b, err := content.ReadFile(filepath.Join(r.common, "config"), "config", content.MaxText); err == nil {
 		for line := range strings.Lines(strings.ToLower(string(b))) {
 			name, v, _ := strings.Cut(line, "=")
 			if strings.TrimSpace(name) == "objectformat" && strings.TrimSpace(v) == "sha256" {
@@ -135,6 +136,9 @@ func nulls(b []byte) []string {
 	return strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00")
 }
 
+// indexMost is the largest index that is read, in bytes: of ten million files.
+const indexMost = 1 << 30
+
 // index returns the entries of the repository's index and when it was written.
 func (r *repo) index(ctx context.Context) ([]record, int64, error) {
 	file := filepath.Join(r.gitDir, "index")
@@ -146,7 +150,7 @@ func (r *repo) index(ctx context.Context) ([]record, int64, error) {
 		if err != nil {
 			return nil, 0, err
 		}
-		b, err := os.ReadFile(file)
+		b, err := content.ReadFile(file, "git's index "+file, indexMost)
 		if err != nil {
 			return nil, 0, err
 		}

@@ -33,8 +33,8 @@ func newBlob(idLen int, size int64) hash.Hash {
 	return h
 }
 
-// content is what reading a file tells.
-type content struct {
+// reading is what a file told.
+type reading struct {
 	id      string
 	returns bool // it has a carriage return
 	stat    stamp.Stat
@@ -42,17 +42,17 @@ type content struct {
 
 // read hashes a file or link. A file that changes while it is read is read
 // again, a few times.
-func read(path string, idLen int) (content, error) {
+func read(path string, idLen int) (reading, error) {
 	for range 5 {
 		st, err := stamp.Of(path)
 		if err != nil {
-			return content{}, err
+			return reading{}, err
 		}
-		c := content{stat: st}
+		c := reading{stat: st}
 		if st.Link() {
 			to, err := readLink(path)
 			if err != nil {
-				return content{}, err
+				return reading{}, err
 			}
 			h := newBlob(idLen, int64(len(to)))
 			h.Write(to)
@@ -61,20 +61,20 @@ func read(path string, idLen int) (content, error) {
 		}
 		whole, err := c.readFile(path, idLen)
 		if err != nil {
-			return content{}, err
+			return reading{}, err
 		}
 		after, err := stamp.Of(path)
 		if err != nil {
-			return content{}, err
+			return reading{}, err
 		}
 		if whole && after == st {
 			return c, nil
 		}
 	}
-	return content{}, errs.New(errs.Unavailable, "%s keeps changing while it is read: stop what writes it", path)
+	return reading{}, errs.New(errs.Unavailable, "%s keeps changing while it is read: stop what writes it", path)
 }
 
-func (c *content) readFile(path string, idLen int) (whole bool, err error) {
+func (c *reading) readFile(path string, idLen int) (whole bool, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return false, err
@@ -116,7 +116,7 @@ func (s *Snapshot) identify(ctx context.Context) error {
 
 // hash finds the ids of the files named by their indexes.
 func (s *Snapshot) hash(ctx context.Context, all []File, todo []int) error {
-	got := make([]content, len(todo))
+	got := make([]reading, len(todo))
 	fails := make([]error, len(todo))
 	each(ctx, len(todo), func(n int) {
 		f := &all[todo[n]]
@@ -174,7 +174,7 @@ func (f *File) stampKind() stamp.Kind {
 // filtersFor returns what filters a file, asking git only when it matters: a
 // stamp holds ids of files that no filter changed. It also settles which mode
 // the file has where the file system has no executable bit.
-func (s *Snapshot) filtersFor(ctx context.Context, f *File, c content) *filters {
+func (s *Snapshot) filtersFor(ctx context.Context, f *File, c reading) *filters {
 	if f.Mode == Link || c.id == "" && f.recorded == "" {
 		return plainFiles
 	}

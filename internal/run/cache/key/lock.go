@@ -3,13 +3,13 @@ package key
 import (
 	"context"
 	"fmt"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
+	"brood/internal/base/content"
 	"brood/internal/run"
 	"brood/internal/run/cache/files"
 	"brood/internal/run/cache/glob"
@@ -49,7 +49,7 @@ func ReadLockfile(root, name string) *Lockfile {
 		return l
 	}
 	settled := before.Settled(time.Now())
-	b, err := os.ReadFile(file)
+	b, err := content.ReadFile(file, name, content.MaxText)
 	if err != nil {
 		return l
 	}

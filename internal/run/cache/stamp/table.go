@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"brood/internal/base/content"
 )
 
 // Kind says by which name a content is remembered.
@@ -51,8 +53,8 @@ type Table struct {
 // Load reads the table in file. A missing or damaged one is empty.
 func Load(file string) *Table {
 	t := &Table{file: file, m: map[name]value{}}
-	b, err := os.ReadFile(file)
-	if err == nil && len(b) <= maxTable {
+	b, err := content.ReadFile(file, file, maxTable)
+	if err == nil {
 		if m, ok := decode(b); ok {
 			t.m = m
 		}

@@ -1,7 +1,9 @@
 package source
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 
 	"brood/internal/base/content"
 	"brood/internal/base/errs"
@@ -70,8 +72,17 @@ const maxDepth = 200
 
 // Read returns the bytes of the file at path; shown is its name in messages.
 // A file that does not exist is an error of os; callers ask errors.Is. What is
-// no file, such as a pipe or a folder, is an InvalidArgument.
-func Read(path, shown string) ([]byte, error) { return content.ReadFile(path, shown, MaxSize) }
+// no file, such as a pipe, a folder or a link that leads nowhere, is an
+// InvalidArgument.
+func Read(path, shown string) ([]byte, error) {
+	raw, err := content.ReadFile(path, shown, MaxSize)
+	if errors.Is(err, fs.ErrNotExist) {
+		if dangling := content.Dangling(path, shown); dangling != nil {
+			return nil, dangling
+		}
+	}
+	return raw, err
+}
 
 // Wrong returns an error at a line of the file.
 func (f *File) Wrong(line int, format string, args ...any) error {
