@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"brood/internal/base/content"
 	"brood/internal/base/errs"
 )
 
@@ -91,7 +92,7 @@ func userDir() string {
 // they speak of at all.
 func (f *filters) learn(list ...string) {
 	for _, file := range list {
-		b, err := os.ReadFile(file)
+		b, err := content.ReadFile(file, file, content.MaxText)
 		if err != nil {
 			continue
 		}
@@ -157,7 +158,7 @@ func (r *repo) namesAttributes() bool {
 		}
 	}
 	for _, file := range list {
-		if b, err := os.ReadFile(file); err == nil && says(string(b)) {
+		if b, err := content.ReadFile(file, file, content.MaxText); err == nil && says(string(b)) {
 			return true
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"brood/internal/base/content"
 	"brood/internal/run/cache/stamp"
 )
 
@@ -19,8 +20,8 @@ const (
 // loadFolders reads an index of folders; nil when there is none, or it is
 // damaged.
 func loadFolders(file string) *folders {
-	b, err := os.ReadFile(file)
-	if err != nil || len(b) > foldersMost {
+	b, err := content.ReadFile(file, file, foldersMost)
+	if err != nil {
 		return nil
 	}
 	return decodeFolders(b)

@@ -8,6 +8,9 @@ import (
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
+
+	"brood/internal/base/content"
+	"brood/internal/base/errs"
 )
 
 // rule is one line of a .gitignore file.
@@ -73,8 +76,12 @@ func ignored(rules []rule, name string, folder bool) bool {
 // them.
 func walk(root, dir string, rules []rule, add func(name string)) error {
 	at := filepath.Join(root, dir)
-	if b, err := os.ReadFile(filepath.Join(at, ".gitignore")); err == nil {
+	b, err := content.ReadFile(filepath.Join(at, ".gitignore"), path.Join(dir, ".gitignore"), content.MaxText)
+	switch {
+	case err == nil:
 		rules = append(rules[:len(rules):len(rules)], parseIgnore(dir, string(b))...)
+	case errs.Is(err, errs.InvalidArgument):
+		return err
 	}
 	entries, err := os.ReadDir(at)
 	if err != nil {
