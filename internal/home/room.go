@@ -40,7 +40,7 @@ func Room(dir string, need, minFree uint64) error {
 }
 
 // DiskError gives an error of the file system its code: InsufficientDisk for
-// a full disk or quota, PermissionDenied, else Internal. A code that it
+// a full disk or quota, PermissionDenied (for a read-only one too), else Internal. A code that it
 // already has stays.
 func DiskError(err error, format string, args ...any) error {
 	if err == nil {
@@ -52,7 +52,7 @@ func DiskError(err error, format string, args ...any) error {
 		return errs.New(errs.InsufficientDisk, "%s: the disk is full: free some space (%w)", what, err)
 	case errs.CodeOf(err) != errs.Internal:
 		return fmt.Errorf("%s: %w", what, err)
-	case errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EPERM):
+	case errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EROFS):
 		return errs.New(errs.PermissionDenied, "%s: %w", what, err)
 	}
 	return errs.New(errs.Internal, "%s: %w", what, err)

@@ -103,6 +103,7 @@ func (a *app) listRuns(ctx context.Context, all bool, limit int) (err error) {
 	if err != nil {
 		return err
 	}
+	h.Reading()
 	defer func() { err = cli.Joined([]error{err, h.Close()}) }()
 	runs, err := h.Runs(ctx, root, limit)
 	if err != nil {
@@ -165,6 +166,7 @@ func (a *app) showRun(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
+	h.Reading()
 	defer func() { err = cli.Joined([]error{err, h.Close()}) }()
 	name, err := namedRun(ctx, h, args)
 	if err != nil {

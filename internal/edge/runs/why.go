@@ -95,6 +95,8 @@ func (a *app) why(ctx context.Context, f runFlags) (err error) {
 	if p.history == nil {
 		return errs.New(errs.FailedPrecondition, "%s", p.early[0])
 	}
+	p.history.Reading()
+	defer func() { err = cli.Joined([]error{err, p.history.Close()}) }()
 	for _, w := range p.early {
 		a.warning(w)
 	}

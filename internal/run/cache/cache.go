@@ -109,9 +109,7 @@ func Open(ctx context.Context, cfg Config) (*Cache, error) {
 	for _, p := range cfg.Projects {
 		c.nested[p] = true
 	}
-	if c.begun, err = c.openBegun(); err != nil {
-		cfg.Warn(home.DiskError(err, "cache folder"))
-	}
+	c.begun = c.openBegun()
 	if cfg.Remote != nil {
 		c.shared = newShared(ctx, cfg.Remote, cfg.Warn)
 	}

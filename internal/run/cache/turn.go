@@ -107,28 +107,34 @@ func (c *Cache) turnFile(t *run.Task) string {
 // the tasks' files need not be looked at.
 type begun struct {
 	file *os.File
+	err  error // why there is no file
 	from int64
 	mine atomic.Int64
 }
 
-// openBegun begins to count. Where that cannot be, there may always be others.
-func (c *Cache) openBegun() (*begun, error) {
+// openBegun begins to count. Where it cannot, there may always be others; what
+// is in the way is said when a turn begins.
+func (c *Cache) openBegun() *begun {
 	if err := os.MkdirAll(c.turns(), 0o700); err != nil {
-		return &begun{}, err
+		return &begun{err: err}
 	}
 	name := filepath.Join(c.turns(), digest.Of([]byte(c.cfg.Root)).Short()+".begun")
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
-		return &begun{}, err
+		return &begun{err: err}
 	}
 	st, err := f.Stat()
 	if err != nil {
-		return &begun{}, errors.Join(err, f.Close())
+		_ = f.Close()
+		return &begun{err: err}
 	}
-	return &begun{file: f, from: st.Size()}, nil
+	return &begun{file: f, from: st.Size()}
 }
 
 func (b *begun) add() error {
+	if b.err != nil {
+		return b.err
+	}
 	if _, err := b.file.Write([]byte{'.'}); err != nil {
 		return err
 	}

@@ -19,8 +19,10 @@ import (
 
 // History is the history in one file, and in what lies beside it.
 type History struct {
-	path string
-	warn func(string)
+	path    string
+	warn    func(string)
+	reading bool   // see Reading
+	copied  string // the folder of the copy that is read
 
 	mu sync.Mutex // guards db
 	db *sql.DB    // nil until it is needed
@@ -65,7 +67,7 @@ func (h *History) whole(ctx context.Context, do func() error) error {
 	}
 	err := try()
 	var e *sqlite.Error
-	if !errs.Is(err, errs.DataLoss) || !errors.As(err, &e) {
+	if !errs.Is(err, errs.DataLoss) || !errors.As(err, &e) || h.copied != "" {
 		return err
 	}
 	aside, failed := h.putAside()
@@ -90,6 +92,14 @@ func (h *History) open(ctx context.Context) error {
 	if h.db != nil {
 		return nil
 	}
+	err := h.openFile(ctx)
+	if err != nil {
+		err = h.openCopied(ctx, err)
+	}
+	return err
+}
+
+func (h *History) openFile(ctx context.Context) error {
 	if err := os.MkdirAll(filepath.Dir(h.path), 0o700); err != nil {
 		return home.DiskError(err, "history")
 	}
@@ -113,7 +123,7 @@ func (h *History) open(ctx context.Context) error {
 		err = h.takeOver(ctx, made)
 	}
 	if err != nil {
-		err = errors.Join(failure(err, "history %s", h.path), h.db.Close())
+		err = errors.Join(h.failure(err, "history %s", h.path), h.db.Close())
 		h.db = nil
 	}
 	return err
@@ -145,10 +155,14 @@ func (h *History) putAside() (string, error) {
 func (h *History) Close() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.db == nil {
-		return nil
+	var err error
+	if h.db != nil {
+		err = h.db.Close()
 	}
-	return h.db.Close()
+	if h.copied != "" {
+		err = errors.Join(err, os.RemoveAll(h.copied))
+	}
+	return err
 }
 
 // migrate makes the schema the newest; made says that there was none.
@@ -185,7 +199,7 @@ func (h *History) migrate(ctx context.Context) (made bool, err error) {
 }
 
 // failure gives an error of SQLite its code and says what to do.
-func failure(err error, what string, args ...any) error {
+func (h *History) failure(err error, what string, args ...any) error {
 	if err == nil {
 		return nil
 	}
@@ -200,6 +214,11 @@ func failure(err error, what string, args ...any) error {
 	switch e.Code() & 0xff {
 	case lib.SQLITE_FULL:
 		return errs.New(errs.InsufficientDisk, "%s: the disk is full: free some space (%w)", what, err)
+	case lib.SQLITE_IOERR:
+		// SQLite does not tell which: a disk without room is the usual one.
+		if full := home.Room(filepath.Dir(h.path), 0, 1<<20); errs.Is(full, errs.InsufficientDisk) {
+			return errs.New(errs.InsufficientDisk, "%s: the disk is full: free some space (%w)", what, err)
+		}
 	case lib.SQLITE_BUSY, lib.SQLITE_LOCKED:
 		return errs.New(errs.Unavailable, "%s: another brood holds it for long: try again when that is done (%w)", what, err)
 	case lib.SQLITE_CORRUPT, lib.SQLITE_NOTADB:

@@ -28,7 +28,7 @@ func (h *History) figures(ctx context.Context, root, platform string) (map[id.Ta
 	rows, err := h.db.QueryContext(ctx, `SELECT task, runs, wall, wall90, cpu, peak, sampled, flaky, failures
 		FROM figures WHERE platform = ? AND workspace = (SELECT id FROM workspaces WHERE root = ?)`, platform, root)
 	if err != nil {
-		return nil, failure(err, "read the history")
+		return nil, h.failure(err, "read the history")
 	}
 	defer rows.Close()
 	all := map[id.Task]Figures{}
@@ -36,11 +36,11 @@ func (h *History) figures(ctx context.Context, root, platform string) (map[id.Ta
 		var task string
 		var f Figures
 		if err := rows.Scan(&task, &f.Runs, &f.Wall, &f.Wall90, &f.CPU, &f.PeakMemory, &f.Sampled, &f.Flaky, &f.Failures); err != nil {
-			return nil, failure(err, "read the history")
+			return nil, h.failure(err, "read the history")
 		}
 		all[id.Task(task)] = f
 	}
-	return all, failure(rows.Err(), "read the history")
+	return all, h.failure(rows.Err(), "read the history")
 }
 
 // Known is a key that a task had in a past run.
@@ -66,7 +66,7 @@ func (h *History) keys(ctx context.Context, root string, task id.Task) ([]Known,
 		return nil, nil
 	}
 	if err != nil {
-		return nil, failure(err, "read the history")
+		return nil, h.failure(err, "read the history")
 	}
 	var all []Known
 	for _, k := range decodeKeys(data) {
@@ -92,7 +92,7 @@ func (h *History) group(ctx context.Context, sum []byte) (*key.Group, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, failure(err, "read the history")
+		return nil, h.failure(err, "read the history")
 	}
 	b, err := unpackGroup(data)
 	if err != nil {
@@ -116,18 +116,18 @@ func (h *History) runs(ctx context.Context, root string, limit int) ([]Run, erro
 	rows, err := h.db.QueryContext(ctx, `SELECT r.id, w.root, r.began, r.ended, r.platform, r.command, r.status, r.counts
 		FROM runs r JOIN workspaces w ON w.id = r.workspace WHERE ? = '' OR w.root = ? ORDER BY r.began DESC LIMIT ?`, root, root, limit)
 	if err != nil {
-		return nil, failure(err, "read the history")
+		return nil, h.failure(err, "read the history")
 	}
 	defer rows.Close()
 	var all []Run
 	for rows.Next() {
 		r, err := scanRun(rows.Scan)
 		if err != nil {
-			return nil, failure(err, "read the history")
+			return nil, h.failure(err, "read the history")
 		}
 		all = append(all, r)
 	}
-	return all, failure(rows.Err(), "read the history")
+	return all, h.failure(rows.Err(), "read the history")
 }
 
 // Run returns a run with its tasks. A beginning of its ID is enough when no
@@ -141,7 +141,7 @@ func (h *History) run(ctx context.Context, runID string) (*Run, error) {
 	rows, err := h.db.QueryContext(ctx, `SELECT r.id, w.root, r.began, r.ended, r.platform, r.command, r.status, r.counts, r.tasks
 		FROM runs r JOIN workspaces w ON w.id = r.workspace WHERE substr(r.id, 1, length(?)) = ? LIMIT 2`, runID, runID)
 	if err != nil {
-		return nil, failure(err, "read the history")
+		return nil, h.failure(err, "read the history")
 	}
 	defer rows.Close()
 	var found []Run
@@ -149,7 +149,7 @@ func (h *History) run(ctx context.Context, runID string) (*Run, error) {
 		var tasks []byte
 		r, err := scanRun(func(to ...any) error { return rows.Scan(append(to, &tasks)...) })
 		if err != nil {
-			return nil, failure(err, "read the history")
+			return nil, h.failure(err, "read the history")
 		}
 		b, err := unpacker.DecodeAll(tasks, nil)
 		if err == nil {
@@ -161,7 +161,7 @@ func (h *History) run(ctx context.Context, runID string) (*Run, error) {
 		found = append(found, r)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, failure(err, "read the history")
+		return nil, h.failure(err, "read the history")
 	}
 	switch {
 	case len(found) == 0 || runID == "":

@@ -104,10 +104,10 @@ func (h *History) Record(ctx context.Context, r *Run) error {
 	if h.exists() && !r.teaches() {
 		full, err := j.record(ctx, r)
 		if err != nil || !full {
-			return failure(err, "record the run in the history")
+			return h.failure(err, "record the run in the history")
 		}
 	}
-	return h.whole(ctx, func() error { return failure(h.recordAfter(ctx, j, r), "record the run in the history") })
+	return h.whole(ctx, func() error { return h.failure(h.recordAfter(ctx, j, r), "record the run in the history") })
 }
 
 // teaches says that something ran: there are new figures.
