@@ -260,15 +260,18 @@ func (a *app) tellWhy(r *reason, indent string) {
 	switch {
 	case r.Verdict == "never":
 		a.Tell("%s%s never ran here", indent, name)
-	case r.Verdict == "same" && r.Before == "":
-		a.Tell("%s%s is as it was in %s, where it ran for the first time here (%s)", indent, name, since, r.Status)
-	case r.Verdict == "same":
-		a.Tell("%s%s is as it was in its last run; against the one before (%s) that had", indent, name, since)
-	default:
+	case r.Verdict == "changed":
 		a.Tell("%s%s is not as it was in %s:", indent, name, since)
+	case r.Before == "":
+		a.Tell("%s%s is as it was in %s, where it ran for the first time here (%s)", indent, name, since, r.Status)
+	default:
+		a.Tell("%s%s is as it was in its last run", indent, name)
 	}
 	if r.Ran != "" {
 		a.Tell("%s  %s", indent, p.Warn(clean.Message(r.Ran)))
+	}
+	if r.Verdict == "same" && r.Before != "" {
+		a.Tell("%s  before that it was another, in %s:", indent, since)
 	}
 	because := slices.Clone(r.Because)
 	for _, c := range r.Changes {

@@ -280,12 +280,12 @@ func (k *Keyer) collect(ctx context.Context, s selection) ([]files.File, error) 
 			take(f)
 		}
 	}
+	if s.defaults && s.set.Empty() {
+		return all, nil // sorted as the snapshot is; the manifest is among them
+	}
 	// What a script says is always an input.
 	if f, ok := k.cfg.Files.Find(manifest(s.dir)); ok && s.dir != "" {
 		all = append(all, f)
-	}
-	if s.defaults && s.set.Empty() {
-		return all, nil // sorted as the snapshot is; the manifest is among them
 	}
 	slices.SortFunc(all, byPath)
 	return slices.CompactFunc(all, func(a, b files.File) bool { return a.Path == b.Path }), nil

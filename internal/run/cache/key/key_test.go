@@ -111,6 +111,13 @@ func (b *bench) keys(t testing.TB) map[id.Task]*key.Parts {
 			t.Fatal(err)
 		}
 		keys[name], all[name] = key, parts
+		for _, g := range parts.Groups {
+			for i := 1; i < len(g.Items); i++ {
+				if g.Items[i-1].Name >= g.Items[i].Name {
+					t.Errorf("%s: %s follows %s among its %s", name, g.Items[i].Name, g.Items[i-1].Name, g.Name)
+				}
+			}
+		}
 	}
 	return all
 }
