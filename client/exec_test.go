@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"brood/client"
 	"brood/internal/base/errs"
@@ -22,6 +23,44 @@ func TestExecPassesStreams(t *testing.T) {
 	exit, err := c.Exec(t.Context(), "a", client.ExecOptions{Argv: []string{"cat"}}, client.Streams{In: strings.NewReader(text), Out: &out, Err: &errOut})
 	if err != nil || exit.GetCode() != 3 || out.String() != text || errOut.String() != text {
 		t.Errorf("%v, %v, %d and %d bytes of %d", exit, err, out.Len(), errOut.Len(), len(text))
+	}
+}
+
+// piecewise reads a text in small pieces and says when it has come to the end.
+type piecewise struct {
+	text string
+	end  chan struct{}
+}
+
+func (p *piecewise) Read(b []byte) (int, error) {
+	if p.text == "" {
+		close(p.end)
+		return 0, io.EOF
+	}
+	n := copy(b[:min(len(b), 100)], p.text)
+	p.text = p.text[n:]
+	return n, nil
+}
+
+// TestInputIsReadWhileItIsSent: the first bytes are on their way until the last
+// ones are read.
+func TestInputIsReadWhileItIsSent(t *testing.T) {
+	s := serve(t)
+	in := &piecewise{text: text, end: make(chan struct{})}
+	s.execs.trip = func(stage string, _ int) {
+		if stage == "stdin" {
+			select {
+			case <-in.end:
+			case <-t.Context().Done():
+			}
+		}
+	}
+	var out bytes.Buffer
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	exit, err := s.dial(t).Exec(ctx, "a", client.ExecOptions{Argv: []string{"cat"}}, client.Streams{In: in, Out: &out})
+	if err != nil || exit.GetCode() != 3 || out.String() != text {
+		t.Errorf("%v, %v, %d bytes of %d", exit, err, out.Len(), len(text))
 	}
 }
 

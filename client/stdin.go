@@ -12,20 +12,29 @@ import (
 	"brood/internal/base/life"
 )
 
-// stdinChunk is how much input is sent at once: large enough for files, small
-// enough for a terminal to feel direct.
-const stdinChunk = 64 << 10
+const (
+	// stdinChunk is how much input is sent at once at most: as much as the daemon
+	// takes. What is there is sent at once, be it one key.
+	stdinChunk = 1 << 20
+	// stdinRead is how much is read at once: what a pipe holds.
+	stdinRead = 64 << 10
+)
 
-// pump sends a reader to a command's input.
+// pump sends a reader to a command's input. It reads on while it sends.
 type pump struct {
 	in     io.Reader
 	group  *life.Group
 	cancel context.CancelFunc
 
-	done chan struct{}
+	done chan struct{} // nobody reads any more
+	sent chan struct{} // nor sends
 
-	mu      sync.Mutex // guards reading
+	mu      sync.Mutex // guards what follows
 	reading bool
+	read    []byte // and not taken yet
+	end     error  // of the reader
+	more    chan struct{}
+	room    chan struct{}
 }
 
 // pump starts sending; a nil reader sends nothing.
@@ -34,9 +43,14 @@ func (e *Execution) pump(ctx context.Context, in io.Reader) *pump {
 		return nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	p := &pump{in: in, group: life.NewGroup(ctx), cancel: cancel, done: make(chan struct{})}
-	p.group.Go("input", func(ctx context.Context) error {
+	p := &pump{in: in, group: life.NewGroup(ctx), cancel: cancel, done: make(chan struct{}), sent: make(chan struct{}), more: make(chan struct{}, 1), room: make(chan struct{}, 1)}
+	p.group.Go("read input", func(ctx context.Context) error {
 		defer close(p.done)
+		p.fill(ctx)
+		return nil
+	})
+	p.group.Go("send input", func(ctx context.Context) error {
+		defer close(p.sent)
 		return p.send(ctx, e)
 	})
 	return p
@@ -53,6 +67,7 @@ func (p *pump) stop() error {
 		err := p.group.Stop()
 		return errors.Join(err, d.SetReadDeadline(time.Time{}))
 	}
+	<-p.sent
 	p.mu.Lock()
 	reading := p.reading
 	p.mu.Unlock()
@@ -72,44 +87,85 @@ func (p *pump) send(ctx context.Context, e *Execution) error {
 			return unwanted(ctx, err)
 		}
 	}
-	buf := make([]byte, stdinChunk)
-	for ctx.Err() == nil { // until the command has ended, or its caller has gone
-		n, readErr := p.read(ctx, buf)
-		if ctx.Err() != nil {
-			continue
+	var spare []byte
+	for {
+		data, end, err := p.take(ctx, spare)
+		if err != nil {
+			return nil // the command has ended, or its caller has gone
 		}
-		if n > 0 {
-			if err := e.writeStdin(ctx, buf[:n]); err != nil {
+		spare = data
+		if len(data) > 0 {
+			if err := e.writeStdin(ctx, data); err != nil {
 				return unwanted(ctx, err)
 			}
-		}
-		if readErr == nil {
 			continue
 		}
-		_, err := unary(ctx, e.client.execs.CloseStdin, &broodv1.CloseStdinRequest{Sandbox: e.sandbox, ExecId: e.id})
-		if errors.Is(readErr, io.EOF) {
+		_, err = unary(ctx, e.client.execs.CloseStdin, &broodv1.CloseStdinRequest{Sandbox: e.sandbox, ExecId: e.id})
+		if errors.Is(end, io.EOF) {
 			return unwanted(ctx, err)
 		}
-		return errors.Join(readErr, unwanted(ctx, err))
+		return errors.Join(end, unwanted(ctx, err))
 	}
-	return nil
 }
 
-// read reads unless the sending was stopped: stop either sees that a Read is
-// under way, or none begins any more.
-func (p *pump) read(ctx context.Context, buf []byte) (int, error) {
-	p.mu.Lock()
-	if ctx.Err() != nil {
+// fill reads to the end, waiting while a chunk is there that nobody took.
+func (p *pump) fill(ctx context.Context) {
+	buf := make([]byte, stdinRead)
+	for {
+		p.mu.Lock()
+		for len(p.read)+len(buf) > stdinChunk && ctx.Err() == nil {
+			p.mu.Unlock()
+			select {
+			case <-p.room:
+			case <-ctx.Done():
+			}
+			p.mu.Lock()
+		}
+		if ctx.Err() != nil { // stop sees that a Read is under way, or none begins
+			p.mu.Unlock()
+			return
+		}
+		p.reading = true
 		p.mu.Unlock()
-		return 0, ctx.Err()
+		n, err := p.in.Read(buf)
+		p.mu.Lock()
+		p.reading = false
+		p.read, p.end = append(p.read, buf[:n]...), err
+		p.mu.Unlock()
+		wake(p.more)
+		if err != nil {
+			return
+		}
 	}
-	p.reading = true
-	p.mu.Unlock()
-	n, err := p.in.Read(buf)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.reading = false
-	return n, err
+}
+
+// take returns what was read, waiting for it; nothing and end are its end. The
+// next is put into spare.
+func (p *pump) take(ctx context.Context, spare []byte) (data []byte, end, err error) {
+	for ctx.Err() == nil {
+		p.mu.Lock()
+		data, end = p.read, p.end
+		if len(data) > 0 {
+			p.read = spare[:0]
+		}
+		p.mu.Unlock()
+		if len(data) > 0 || end != nil {
+			wake(p.room)
+			return data, end, nil
+		}
+		select {
+		case <-p.more:
+		case <-ctx.Done():
+		}
+	}
+	return nil, nil, ctx.Err()
+}
+
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
 }
 
 // writeStdin sends data, again when the connection is lost: the offset makes

@@ -18,7 +18,7 @@ import (
 const endOfTransmission = 4
 
 // stdinStep bounds what is written to a program inside the gate, in bytes.
-const stdinStep = 16 << 10
+const stdinStep = 64 << 10
 
 // writeStdin gives a program input, which belongs at offset of all of it; -1
 // is behind what it has. It returns how much the program has been given.
