@@ -103,6 +103,7 @@ func (a *attempt) step(s script.Step, out *os.File) (ending, error) {
 	a.groups = append(a.groups, p.Pid)
 	stopped := a.stopped
 	a.mu.Unlock()
+	a.w.guard.begins(p.Pid)
 	if stopped {
 		a.stop()
 	}
@@ -123,6 +124,8 @@ func (a *attempt) forgetEnded() (left bool) {
 	for _, g := range a.groups {
 		if groupLives(g) {
 			kept = append(kept, g)
+		} else {
+			a.w.guard.ends(g)
 		}
 	}
 	a.groups = kept

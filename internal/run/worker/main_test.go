@@ -12,5 +12,9 @@ func TestMain(m *testing.M) {
 		burn(dir)
 		return
 	}
+	if dir := os.Getenv(killedVar); dir != "" {
+		killed(dir)
+		return
+	}
 	goleak.VerifyTestMain(m)
 }

@@ -44,6 +44,7 @@ type Worker struct {
 	null    *os.File
 	// terminal is nil where there is none.
 	terminal *Terminal
+	guard    guard
 
 	group *life.Group
 
@@ -184,5 +185,5 @@ func (w *Worker) Close() error {
 	aborted := w.aborted
 	w.mu.Unlock()
 	w.meter.close(aborted)
-	return errors.Join(w.group.Wait(), w.planner.Close(), w.null.Close())
+	return errors.Join(w.group.Wait(), w.guard.close(), w.planner.Close(), w.null.Close())
 }
