@@ -89,8 +89,8 @@ func (p *pump) send(ctx context.Context, e *Execution) error {
 	}
 	var spare []byte
 	for {
-		data, end, err := p.take(ctx, spare)
-		if err != nil {
+		data, end := p.take(ctx, spare)
+		if len(data) == 0 && end == nil {
 			return nil // the command has ended, or its caller has gone
 		}
 		spare = data
@@ -100,7 +100,7 @@ func (p *pump) send(ctx context.Context, e *Execution) error {
 			}
 			continue
 		}
-		_, err = unary(ctx, e.client.execs.CloseStdin, &broodv1.CloseStdinRequest{Sandbox: e.sandbox, ExecId: e.id})
+		_, err := unary(ctx, e.client.execs.CloseStdin, &broodv1.CloseStdinRequest{Sandbox: e.sandbox, ExecId: e.id})
 		if errors.Is(end, io.EOF) {
 			return unwanted(ctx, err)
 		}
@@ -139,9 +139,9 @@ func (p *pump) fill(ctx context.Context) {
 	}
 }
 
-// take returns what was read, waiting for it; nothing and end are its end. The
-// next is put into spare.
-func (p *pump) take(ctx context.Context, spare []byte) (data []byte, end, err error) {
+// take returns what was read, waiting for it; nothing and end are its end,
+// nothing and no end that of ctx. The next is put into spare.
+func (p *pump) take(ctx context.Context, spare []byte) (data []byte, end error) {
 	for ctx.Err() == nil {
 		p.mu.Lock()
 		data, end = p.read, p.end
@@ -151,14 +151,14 @@ func (p *pump) take(ctx context.Context, spare []byte) (data []byte, end, err er
 		p.mu.Unlock()
 		if len(data) > 0 || end != nil {
 			wake(p.room)
-			return data, end, nil
+			return data, end
 		}
 		select {
 		case <-p.more:
 		case <-ctx.Done():
 		}
 	}
-	return nil, nil, ctx.Err()
+	return nil, nil
 }
 
 func wake(c chan struct{}) {

@@ -86,14 +86,30 @@ func (c *Client) once(ctx context.Context, bytes int64, f func(context.Context) 
 	return err
 }
 
-// watch ends the context when alive is not called for callLimit.
-func (c *Client) watch(ctx context.Context) (watched context.Context, alive, stop func()) {
+// watch ends the context when alive is not told of enough bytes for callLimit:
+// of what the slowest rate brings in that time. A byte now and then is not
+// enough, or one blob could take hours.
+func (c *Client) watch(ctx context.Context) (watched context.Context, alive func(bytes int), stop func()) {
+	limit := callLimit
+	if !c.answered.Load() {
+		limit = firstLimit
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	timer := time.AfterFunc(callLimit, func() {
-		cancel(errs.New(errs.DeadlineExceeded, "the cache %s took nothing for %v", c.address, callLimit))
+	timer := time.AfterFunc(limit, func() {
+		cancel(errs.New(errs.DeadlineExceeded, "nothing moves to or from the cache %s, or too slowly", c.address))
 	})
-	return ctx, func() { timer.Reset(callLimit) }, func() { timer.Stop(); cancel(nil) }
+	fresh := 0
+	alive = func(bytes int) {
+		if fresh += bytes; fresh >= enough {
+			fresh = 0
+			timer.Reset(callLimit)
+		}
+	}
+	return ctx, alive, func() { timer.Stop(); cancel(nil) }
 }
+
+// enough is what shows that a stream goes on.
+const enough = slowest * int(callLimit/time.Second)
 
 // Limits are what a server says of itself, and what holds when it says
 // nothing.

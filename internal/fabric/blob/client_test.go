@@ -273,6 +273,25 @@ func TestWrongBytesAreNeverWhole(t *testing.T) {
 	}
 }
 
+// TestAnEndlessStreamEnds: it brings bytes for ever, and none of the blob.
+func TestAnEndlessStreamEnds(t *testing.T) {
+	frame := append([]byte{0x50, 0x2a, 0x4d, 0x18, 0xf8, 0xff, 0, 0}, make([]byte, 0xfff8)...) // zstd skips it
+	c := serve(t, faults{stream: func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+		if !strings.HasSuffix(info.FullMethod, "Read") {
+			return next(srv, ss)
+		}
+		for {
+			if err := ss.SendMsg(&bytestream.ReadResponse{Data: frame}); err != nil {
+				return err
+			}
+		}
+	}}, blob.ClientConfig{})
+	d := blob.Of(make([]byte, 2<<20))
+	if _, err := c.Fetch(t.Context(), d); !errs.Is(err, errs.DataLoss) {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestABrokenStreamGoesOn: each stream gives two messages and breaks.
 func TestABrokenStreamGoesOn(t *testing.T) {
 	for _, compressible := range []bool{false, true} {

@@ -10,11 +10,19 @@ import (
 	rexec "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/genproto/googleapis/bytestream"
 	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"brood/internal/base/digest"
 	"brood/internal/base/errs"
 )
+
+// fetched is how many bytes are asked for in one message: it comes as a whole, and
+// a server that sends none is waited for as long as it may take.
+const fetched = 1 << 20
+
+// spare is what a stream may have beyond the bytes of its blob.
+const spare = 1 << 20
 
 // Sink takes a blob. r ends with an error of code DataLoss instead of io.EOF
 // when the bytes are not the blob's: place it after io.EOF only. It is called
@@ -36,7 +44,7 @@ func (c *Client) Download(ctx context.Context, list []Digest, to Sink) error {
 			break
 		}
 	}
-	small, large := group(distinct(list), min(streamed, l.Batch), l.Batch)
+	small, large := group(distinct(list), min(streamed, l.Batch), min(fetched, l.Batch))
 	return c.each(ctx, len(small)+len(large), func(ctx context.Context, i int) error {
 		if i < len(large) {
 			return c.downloadStream(ctx, large[i], to, l.Zstd && large[i].Size >= packed)
@@ -64,11 +72,13 @@ func statusError(s *spb.Status) error {
 
 func (c *Client) downloadBatch(ctx context.Context, list []Digest, to Sink, zstd bool) error {
 	wanted := make(map[string]Digest, len(list))
+	var size int64
 	for _, d := range list {
 		wanted[string(d.Hash)] = d
+		size += d.Size
 	}
 	got := make(map[Digest][]byte, len(list))
-	err := c.call(ctx, batchMost, func(ctx context.Context) error {
+	err := c.call(ctx, size, func(ctx context.Context) error {
 		request := &rexec.BatchReadBlobsRequest{InstanceName: c.instance, DigestFunction: rexec.DigestFunction_SHA256}
 		for _, d := range wanted {
 			request.Digests = append(request.Digests, d.Proto())
@@ -232,7 +242,7 @@ func (r *streamReader) ended(err error) error {
 
 // open asks for what is not read yet.
 func (r *streamReader) open() {
-	ctx, cancel := r.c.deadline(r.ctx, r.blob.Size-r.sum.Size())
+	ctx, alive, cancel := r.c.watch(metadata.NewOutgoingContext(r.ctx, r.c.headers))
 	name := Name{Instance: r.c.instance, Zstd: r.zstd, Blob: r.blob}
 	stream, err := r.c.stream.Read(ctx, &bytestream.ReadRequest{ResourceName: name.String(), ReadOffset: r.sum.Size()})
 	if err != nil {
@@ -240,10 +250,19 @@ func (r *streamReader) open() {
 		r.err = r.ended(err)
 		return
 	}
+	left := r.blob.Size + spare
 	in := &messages{next: func() ([]byte, error) {
+		if left < 0 { // packed, it may go on for ever and bring nothing
+			return nil, errs.New(errs.DataLoss, "the blob %s came with more bytes", r.blob)
+		}
 		m, err := stream.Recv()
 		if err != nil && !errors.Is(err, io.EOF) && r.ctx.Err() == nil && ctx.Err() != nil {
 			err = context.Cause(ctx)
+		}
+		if err == nil {
+			r.c.answered.Store(true)
+			alive(len(m.GetData()))
+			left -= int64(len(m.GetData()))
 		}
 		return m.GetData(), err
 	}}

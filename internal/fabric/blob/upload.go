@@ -200,7 +200,7 @@ func (c *Client) uploadStream(ctx context.Context, d Digest, from Source, zstd b
 
 // writeStream sends a blob over a stream of its own; taken is what the server says
 // that it has. alive is called as it goes.
-func (c *Client) writeStream(ctx context.Context, name Name, from Source, alive func()) (taken, sent int64, err error) {
+func (c *Client) writeStream(ctx context.Context, name Name, from Source, alive func(bytes int)) (taken, sent int64, err error) {
 	stream, err := c.stream.Write(ctx)
 	if err != nil {
 		return 0, 0, err
@@ -250,7 +250,7 @@ func (c *Client) pour(ctx context.Context, w *streamWriter, d Digest, from Sourc
 type streamWriter struct {
 	stream bytestream.ByteStream_WriteClient
 	name   string // goes with the first message
-	alive  func()
+	alive  func(bytes int)
 	buf    []byte
 	sent   int64
 }
@@ -275,7 +275,9 @@ func (w *streamWriter) finish() error { return w.send(true) }
 
 func (w *streamWriter) send(last bool) error {
 	err := w.stream.Send(&bytestream.WriteRequest{ResourceName: w.name, WriteOffset: w.sent, FinishWrite: last, Data: w.buf})
-	w.alive()
+	if w.alive(len(w.buf)); last {
+		w.alive(enough) // the answer may take its time from here
+	}
 	w.sent += int64(len(w.buf))
 	w.name, w.buf = "", w.buf[:0]
 	return err

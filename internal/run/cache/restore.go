@@ -302,10 +302,14 @@ func (h *Hit) place(ctx context.Context) (touched bool, err error) {
 		}
 		o.sort()
 	}
-	if err := c.wipe(o, h.entry, keep); err != nil {
-		return true, err
+	err = c.wipe(o, h.entry, keep)
+	if err == nil {
+		err = h.move(missing, staged, st)
 	}
-	return true, h.move(missing, staged, st)
+	if err != nil { // a part of a result would pass for one of the task that runs now
+		err = errors.Join(err, c.Clean(h.task))
+	}
+	return true, err
 }
 
 // allowed refuses an entry with outputs that the task does not have.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"os"
@@ -49,7 +50,7 @@ type Cache struct {
 const (
 	tries  = 3
 	stall  = 10 * time.Second
-	pace   = 10 << 10
+	pace   = 640 << 10
 	first  = 5 * time.Second
 	linger = time.Second
 )
@@ -258,15 +259,37 @@ func pack(w io.Writer, e *entry.Entry, local *store.Store) error {
 	return errors.Join(err, z.Close())
 }
 
+// spare is what an artifact may have beyond the contents that its entry names:
+// what tar and zstd put around them.
+const spare = 1 << 20
+
+// budget reads no more than what is to be expected: an artifact may go on for
+// ever, and bring nothing.
+type budget struct {
+	io.Reader
+	left int64
+}
+
+func (b *budget) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, errs.New(errs.DataLoss, "it has more than its entry names")
+	}
+	n, err := b.Reader.Read(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	return n, err
+}
+
 // unpack reads an artifact and puts its contents into local: those that the
 // entry names, and only if they are what it names.
 func unpack(r io.Reader, local *store.Store) (*entry.Entry, error) {
-	z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(32<<20))
+	packed := &budget{r, entry.Most + spare}
+	z, err := zstd.NewReader(packed, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(32<<20))
 	if err != nil {
 		return nil, err
 	}
 	defer z.Close()
-	t := tar.NewReader(z)
+	plain := &budget{z, entry.Most + spare}
+	t := tar.NewReader(plain)
 	h, err := t.Next()
 	if err != nil || h.Name != entryName || h.Size > entry.Most {
 		return nil, errs.New(errs.DataLoss, "it is none of brood's: %w", errors.Join(err, tar.ErrHeader))
@@ -280,9 +303,16 @@ func unpack(r io.Reader, local *store.Store) (*entry.Entry, error) {
 		return nil, err
 	}
 	missing := map[digest.Digest]int64{}
+	var size int64
 	for _, b := range e.Blobs() {
 		missing[b.Digest] = b.Size
 	}
+	for _, n := range missing {
+		if size += n + member; size < 0 || size > math.MaxInt64-spare {
+			return nil, errs.New(errs.DataLoss, "its contents are larger than any disk")
+		}
+	}
+	packed.left, plain.left = size+spare, size+spare
 	for len(missing) > 0 {
 		h, err := t.Next()
 		if err != nil {
@@ -303,3 +333,7 @@ func unpack(r io.Reader, local *store.Store) (*entry.Entry, error) {
 	}
 	return e, nil
 }
+
+// member is what a content takes in tar beside its bytes: its header, that of
+// PAX before it, and what fills the last block.
+const member = 4 * 512

@@ -129,7 +129,47 @@ func (e *Entry) Check() error {
 			return errs.New(errs.DataLoss, "entry of %.80q: folder %.200q is damaged", string(e.Task), d.Path)
 		}
 	}
+	if err := e.checkNesting(); err != nil {
+		return err
+	}
 	return e.Log.check()
+}
+
+// checkNesting refuses what would lie in a file, or behind a link.
+func (e *Entry) checkNesting() error {
+	leaves := make(map[string]bool, len(e.Files)+len(e.Links))
+	for _, f := range e.Files {
+		leaves[f.Path] = true
+	}
+	for _, l := range e.Links {
+		leaves[l.Path] = true
+	}
+	last := "." // the folder looked at last: what is beside each other is in one
+	check := func(p string) error {
+		for dir := path.Dir(p); dir != last && dir != "."; dir = path.Dir(dir) {
+			if leaves[dir] {
+				return errs.New(errs.DataLoss, "entry of %.80q: output %.200q is in %.200q, which is no folder", string(e.Task), p, dir)
+			}
+		}
+		last = path.Dir(p)
+		return nil
+	}
+	for _, f := range e.Files {
+		if err := check(f.Path); err != nil {
+			return err
+		}
+	}
+	for _, l := range e.Links {
+		if err := check(l.Path); err != nil {
+			return err
+		}
+	}
+	for _, d := range e.Dirs {
+		if err := check(d.Path); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c Content) check() error {
