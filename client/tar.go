@@ -14,6 +14,7 @@ import (
 
 	"brood/internal/base/content"
 	"brood/internal/base/errs"
+	"brood/internal/base/id"
 )
 
 // writeTar writes the file tree at local, whose top has the given name; "." is
@@ -22,18 +23,20 @@ func writeTar(w io.Writer, local, name string, skip func(string)) error {
 	tw := tar.NewWriter(w)
 	local = filepath.Clean(local)
 	err := filepath.WalkDir(local, func(p string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(local, p)
-		if err != nil {
-			return err
-		}
-		if content.Kind(d.Type()) != "" {
+		rel, e := filepath.Rel(local, p)
+		switch {
+		case e != nil:
+			return e
+		case err == nil && content.Kind(d.Type()) != "":
 			skip(p)
 			return nil
+		case err == nil:
+			err = writeEntry(tw, p, path.Join(name, filepath.ToSlash(rel)), d)
 		}
-		return writeEntry(tw, p, path.Join(name, filepath.ToSlash(rel)), d)
+		if rel != "." && content.Vanished(err) {
+			return nil // somebody works there while it is copied
+		}
+		return err
 	})
 	return errors.Join(err, tw.Close())
 }
@@ -189,13 +192,21 @@ func (u *unpacker) dir(name string, h *tar.Header) error {
 	return nil
 }
 
-// clear makes room for what is not a folder.
-func (u *unpacker) clear(name string) error {
+// room says whether there may be what is not a folder.
+func (u *unpacker) room(name string) error {
 	if name == "." {
 		return errs.New(errs.FailedPrecondition, "what was asked for is no folder")
 	}
 	if st, err := u.root.Lstat(name); err == nil && st.IsDir() {
 		return errs.New(errs.FailedPrecondition, "the folder %s is in the way of a file", name)
+	}
+	return nil
+}
+
+// clear makes room.
+func (u *unpacker) clear(name string) error {
+	if err := u.room(name); err != nil {
+		return err
 	}
 	if err := u.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -204,23 +215,28 @@ func (u *unpacker) clear(name string) error {
 }
 
 func (u *unpacker) file(name string, h *tar.Header, r io.Reader) error {
-	if err := u.clear(name); err != nil {
+	if err := u.room(name); err != nil {
 		return err
 	}
-	f, err := u.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	// What is there stays until all has come.
+	temp := path.Join(path.Dir(name), ".brood-"+id.Random(8))
+	f, err := u.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	holes := content.NewHoles(f)
 	n, err := io.Copy(holes, r)
 	u.copied.Bytes += uint64(n)
-	if err := errors.Join(err, holes.Finish()); err != nil {
-		return errors.Join(err, f.Close())
+	if err = errors.Join(err, holes.Finish(), f.Close()); err == nil {
+		err = u.attributes(temp, h)
 	}
-	if err := f.Close(); err != nil {
-		return err
+	if err == nil {
+		err = u.root.Rename(temp, name)
 	}
-	return u.attributes(name, h)
+	if err != nil {
+		return errors.Join(err, u.root.Remove(temp))
+	}
+	return nil
 }
 
 func (u *unpacker) symlink(name string, h *tar.Header) error {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -156,6 +157,34 @@ func TestReadTarKeepsWhatItShould(t *testing.T) {
 	}
 	if st, err := root.Lstat("f"); err != nil || st.Mode() != os.ModeSticky|0o755 {
 		t.Errorf("mode %v, %v", st.Mode(), err)
+	}
+}
+
+// TestReadTarKeepsWhatIsThereUntilAllHasCome: a copy that breaks off takes
+// nothing away.
+func TestReadTarKeepsWhatIsThereUntilAllHasCome(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "f"), []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	stream := tarOf(t, entry{name: "f", kind: tar.TypeReg, data: strings.Repeat("new", 1000)})
+	if _, err := readTar(bytes.NewReader(stream[:2000]), root, ""); err == nil {
+		t.Fatal("it was whole")
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "f"))
+	if names, _ := os.ReadDir(dir); err != nil || string(b) != "precious" || len(names) != 1 {
+		t.Errorf("%q, %v, %v", b, err, names)
+	}
+	if _, err := readTar(bytes.NewReader(stream), root, ""); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(filepath.Join(dir, "f")); err != nil || len(b) != 3000 {
+		t.Errorf("%q, %v", b, err)
 	}
 }
 

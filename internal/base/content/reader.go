@@ -2,6 +2,7 @@ package content
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -17,13 +18,26 @@ const (
 	// maxClaim is up to where a size is doubted when there are no blocks: the
 	// files of sysfs say they have a page.
 	maxClaim = 64 << 10
+	// maxWhole is up to where a file is read before its size is said: one that
+	// becomes shorter meanwhile is no matter then.
+	maxWhole = 256 << 10
 )
 
 // Reader returns a file's content and its size. Files of kernels say 0 or a
-// page whatever is in them: those are read to their end here.
+// page whatever is in them: those are read to their end here, and small ones are
+// read as well.
 func Reader(f *os.File, info fs.FileInfo) (io.Reader, int64, error) {
-	if !pseudo(info) {
-		return f, info.Size(), nil
+	switch size := info.Size(); {
+	case pseudo(info):
+	case size <= maxWhole:
+		b := make([]byte, size)
+		n, err := io.ReadFull(f, b)
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			err = nil
+		}
+		return bytes.NewReader(b[:n]), int64(n), err
+	default:
+		return f, size, nil
 	}
 	b, err := io.ReadAll(io.LimitReader(f, maxPseudo+1))
 	if err != nil {
@@ -40,6 +54,12 @@ func Reader(f *os.File, info fs.FileInfo) (io.Reader, int64, error) {
 func pseudo(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	return info.Size() == 0 || ok && st.Blocks == 0 && info.Size() <= maxClaim
+}
+
+// Vanished says that an error is that of a file which is there no more, or of
+// a process whose files these were: what is listed may be gone when it is read.
+func Vanished(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH)
 }
 
 // Kind is what a file is that has no content to copy: a device, a pipe or a

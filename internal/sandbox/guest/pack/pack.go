@@ -83,22 +83,32 @@ func (p *packer) tree(root, name string, info fs.FileInfo) error {
 	}
 	// A trailing separator makes WalkDir enter a link to a folder.
 	return filepath.WalkDir(root+string(filepath.Separator), func(at string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return osError(err)
-		}
-		rel, err := filepath.Rel(root, at)
-		if err != nil {
-			return err
+		rel, e := filepath.Rel(root, at)
+		if e != nil {
+			return e
 		}
 		if rel == "." {
+			if err != nil {
+				return osError(err)
+			}
 			return p.entry(at, name, info)
 		}
-		info, err := d.Info()
-		if err != nil {
-			return osError(err)
+		if err == nil {
+			err = p.listed(at, path.Join(name, filepath.ToSlash(rel)), d)
 		}
-		return p.entry(at, path.Join(name, filepath.ToSlash(rel)), info)
+		if content.Vanished(err) {
+			return nil // programs go on while they are copied
+		}
+		return osError(err)
 	})
+}
+
+func (p *packer) listed(at, name string, d fs.DirEntry) error {
+	info, err := d.Info()
+	if err != nil {
+		return err
+	}
+	return p.entry(at, name, info)
 }
 
 func (p *packer) entry(at, name string, info fs.FileInfo) error {
@@ -129,15 +139,14 @@ func (p *packer) entry(at, name string, info fs.FileInfo) error {
 
 func (p *packer) file(at string, h *tar.Header, info fs.FileInfo) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
-	if ok && st.Nlink > 1 {
-		key := inode{uint64(st.Dev), st.Ino} //nolint:unconvert // the type differs between systems
+	var key inode
+	linked := ok && st.Nlink > 1
+	if linked {
+		key = inode{uint64(st.Dev), st.Ino} //nolint:unconvert // the type differs between systems
 		if first, seen := p.links[key]; seen {
 			h.Typeflag, h.Linkname = tar.TypeLink, first
 			p.stats.Entries++
 			return p.tw.WriteHeader(h)
-		}
-		if len(p.links) < maxLinks {
-			p.links[key] = h.Name
 		}
 	}
 	f, err := os.OpenFile(at, os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -160,6 +169,9 @@ func (p *packer) file(at string, h *tar.Header, info fs.FileInfo) error {
 	h.Typeflag, h.Size, h.Mode, h.ModTime = tar.TypeReg, size, tarMode(info.Mode()), info.ModTime()
 	if err := p.tw.WriteHeader(h); err != nil {
 		return err
+	}
+	if linked && len(p.links) < maxLinks {
+		p.links[key] = h.Name
 	}
 	n, err := io.CopyBuffer(onlyWriter{p.tw}, io.LimitReader(r, h.Size), make([]byte, 64<<10))
 	p.stats.Entries++

@@ -377,3 +377,53 @@ func FuzzUnpack(f *testing.F) {
 		})
 	})
 }
+
+// watcher sees what is written.
+type watcher func(b []byte)
+
+func (w watcher) Write(b []byte) (int, error) { w(b); return len(b), nil }
+
+// TestPackWhileProgramsGoOn: what goes while a folder is copied is not there,
+// and is no reason to copy nothing.
+func TestPackWhileProgramsGoOn(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"a", "b", "d/x", "e"} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("content of "+name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Link(filepath.Join(dir, "b"), filepath.Join(dir, "f")); err != nil {
+		t.Fatal(err)
+	}
+	var stream bytes.Buffer
+	stats, err := Pack(watcher(func(b []byte) {
+		stream.Write(b)
+		if bytes.Contains(b, []byte("content of a")) {
+			for _, name := range []string{"b", "d"} {
+				if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}), dir, ".")
+	if err != nil || stats.Entries != 4 {
+		t.Fatalf("%+v, %v", stats, err)
+	}
+	to := t.TempDir()
+	root, err := os.OpenRoot(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if _, err := Unpack(&stream, root, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"a": "content of a", "e": "content of e", "f": "content of b"} {
+		if b, err := os.ReadFile(filepath.Join(to, name)); err != nil || string(b) != want {
+			t.Errorf("%s: %q, %v", name, b, err)
+		}
+	}
+}
