@@ -64,7 +64,7 @@ func newKill(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "kill NAME EXEC",
 		Short:             "Send a signal to what was started with exec",
-		Long:              "Send a signal to what was started with exec, to all of its process group.\nEXEC is its id, as \"brood sb execs\" shows it.",
+		Long:              "Send a signal to what was started with exec, to all of its process group.\nEXEC is its id, as \"brood sb execs\" shows it, or the beginning of it.",
 		Example:           "  brood sb kill src x-4k2m9q\n  brood sb kill src x-4k2m9q -s KILL",
 		Args:              cli.Takes(2, 2),
 		ValidArgsFunction: a.completeExecs,
@@ -76,13 +76,17 @@ func newKill(a *app) *cobra.Command {
 			return err
 		}
 		return a.connected(func(ctx context.Context, c *client.Client, args []string) error {
-			if err := c.SignalExec(ctx, args[0], args[1], number); err != nil {
+			x, err := findExec(ctx, c, args[0], args[1])
+			if err != nil {
+				return err
+			}
+			if err := c.SignalExec(ctx, args[0], x.GetExecId(), number); err != nil {
 				return err
 			}
 			if a.JSON {
-				return a.Value(map[string]any{"exec_id": args[1], "signal": number})
+				return a.Value(map[string]any{"exec_id": x.GetExecId(), "signal": number})
 			}
-			return a.Text("%s\n", args[1])
+			return a.Text("%s\n", x.GetExecId())
 		})(cmd, args)
 	}
 	return cmd
