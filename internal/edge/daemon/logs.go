@@ -41,6 +41,11 @@ func (s *logService) GetLogs(ctx context.Context, req *connect.Request[broodv1.G
 	}
 	defer r.Close()
 	out := &logSender{req: req.Msg, sandbox: sb.ID, send: stream.Send}
+	if !req.Msg.GetFollow() {
+		if err := r.Bound(); err != nil {
+			return err
+		}
+	}
 	if err := out.begin(r); err != nil {
 		return err
 	}

@@ -87,6 +87,37 @@ func TestReaderSeesWhatIsWrittenAndGoesOn(t *testing.T) {
 	}
 }
 
+// TestBoundEndsWithWhatIsWritten: what comes later is not for this reader, in
+// the same segment or in another.
+func TestBoundEndsWithWhatIsWritten(t *testing.T) {
+	line := strings.Repeat("x", MaxData-1) + "\n"
+	for _, later := range []int{1, 3 * DefaultLimit / MaxData} {
+		p := newPair(t)
+		w := NewWriter(p.files)
+		none := p.reader()
+		if err := none.Bound(); err != nil {
+			t.Fatal(err)
+		}
+		say(w, "one\n")
+		say(w, "two\n")
+		r, tail := p.reader(), p.reader()
+		if err := errors.Join(r.Bound(), tail.Bound(), tail.Tail(1)); err != nil {
+			t.Fatal(err)
+		}
+		for range later {
+			say(w, line)
+		}
+		if got := p.text(none); got != "" {
+			t.Errorf("%d bytes of what was written later", len(got))
+		}
+		for want, r := range map[string]*Reader{"one\ntwo\n": r, "two\n": tail} {
+			if got := p.text(r); later == 1 && got != want || strings.Contains(got, "x") {
+				t.Errorf("%d bytes, want %q", len(got), want)
+			}
+		}
+	}
+}
+
 func TestRotationKeepsTheBoundTheOrderAndTheEnd(t *testing.T) {
 	p := newPair(t)
 	w := NewWriter(p.files)

@@ -20,6 +20,8 @@ type Reader struct {
 	missed     bool
 	skip       int64 // lines still to be left out, for Tail
 	last       Mark  // of the entry that came last
+	bounded    bool  // by Bound: Next ends at end
+	end        Place
 }
 
 // Place is where a record begins.
@@ -94,6 +96,26 @@ func (r *Reader) Next() (Entry, error) {
 // At is where the data of the last entry begins.
 func (r *Reader) At() Mark { return r.last }
 
+// Bound makes Next end with what is written now: who writes without a pause
+// could else be read for ever.
+func (r *Reader) Bound() error {
+	r.bounded = true
+	for i, f := range r.files {
+		g, err := r.generationOf(i)
+		if err != nil {
+			return err
+		}
+		info, err := f.Stat()
+		if err != nil {
+			return fmt.Errorf("read log: %w", err)
+		}
+		if g >= r.end.Generation {
+			r.end = Place{Generation: g, Offset: info.Size()}
+		}
+	}
+	return nil
+}
+
 // Seek goes to a place that At told of the same log. When the segment is no
 // longer there, what comes next is the oldest that is kept.
 func (r *Reader) Seek(p Place) error {
@@ -114,7 +136,7 @@ func (r *Reader) Seek(p Place) error {
 // Tail moves on so that at most the last lines, counted over both streams,
 // come next. An unfinished last line counts.
 func (r *Reader) Tail(lines int) error {
-	probe := &Reader{files: r.files, current: r.current, generation: r.generation, offset: r.offset}
+	probe := &Reader{files: r.files, current: r.current, generation: r.generation, offset: r.offset, bounded: r.bounded, end: r.end}
 	var total int64
 	open := false
 	for {
@@ -189,6 +211,9 @@ func (r *Reader) read() (Entry, error) {
 		}
 		e, size, v := parseRecord(r.buf)
 		if v == whole {
+			if r.bounded && !(Place{r.generation, r.offset}).Before(r.end) {
+				return Entry{}, io.EOF
+			}
 			r.buf = r.buf[size:]
 			r.last = Mark{Place: Place{r.generation, r.offset}}
 			r.offset += int64(size)
