@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"syscall"
 	"time"
 
 	"connectrpc.com/connect"
@@ -69,7 +70,11 @@ func Dial(ctx context.Context, o Options) (*Client, error) {
 	if err != nil {
 		c.Close()
 		if unreached(err) && ctx.Err() == nil {
-			err = errs.New(errs.Unavailable, "no daemon answers at %s (%w): start one with \"brood daemon\"", l.where, err)
+			if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED) {
+				err = errs.New(errs.Unavailable, "no daemon runs at %s: start one with \"brood daemon start\"", l.where)
+			} else {
+				err = errs.New(errs.Unavailable, "no daemon answers at %s (%w): start one with \"brood daemon start\"", l.where, err)
+			}
 		}
 		return nil, ended(ctx, err)
 	}
