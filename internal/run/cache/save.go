@@ -75,7 +75,7 @@ type Saving struct {
 }
 
 // logMost is how much of a task's output is kept: its beginning and its end.
-const logMost = 16 << 20
+const logMost = entry.LogMost / 2
 
 // Save stores the result of a task that succeeded. A result that cannot be
 // stored is an error for the user's eyes, and leaves the store as it was. The

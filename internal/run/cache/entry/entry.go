@@ -52,6 +52,10 @@ type Dir struct {
 	Perm uint32
 }
 
+// LogMost bounds the output text of a task, which is read into memory. What is
+// saved of one is half of that at most.
+const LogMost = 32 << 20
+
 // InlineMost is the largest content that rides in an entry: below that a file
 // of its own costs more than its bytes. InlineAll bounds their sum.
 const (
@@ -131,6 +135,9 @@ func (e *Entry) Check() error {
 	}
 	if err := e.checkNesting(); err != nil {
 		return err
+	}
+	if e.Log.Size > LogMost {
+		return errs.New(errs.DataLoss, "entry of %.80q: an output text of %d bytes", string(e.Task), e.Log.Size)
 	}
 	return e.Log.check()
 }

@@ -82,6 +82,7 @@ func TestCheckRefusesWhatNoSaveMakes(t *testing.T) {
 		"target":    func(e *entry.Entry) { e.Links[0].Target = "" },
 		"digest":    func(e *entry.Entry) { e.Files[1].Digest = "../../x" },
 		"inline":    func(e *entry.Entry) { e.Files[0].Inline = []byte("y") },
+		"log":       func(e *entry.Entry) { e.Log = entry.Content{Digest: e.Log.Digest, Size: 1 << 40} },
 		"size":      func(e *entry.Entry) { e.Files[1].Size = -1 },
 	} {
 		e := sample(2)
