@@ -46,19 +46,12 @@ func (a *app) attach(ctx context.Context, name, exec string) (*broodv1.ExecExit,
 	e := c.AttachExec(name, x.GetExecId(), 0, 0)
 	defer e.Close()
 	if a.JSON {
-		if err := a.message(&broodv1.ExecEvent{Event: &broodv1.ExecEvent_Started{Started: &broodv1.ExecStarted{ExecId: x.GetExecId(), Pid: x.GetPid()}}}); err != nil {
+		if err := a.startedEvent(x.GetExecId(), x.GetPid()); err != nil {
 			return nil, err
 		}
 	}
-	streams := client.Streams{Out: a.Out, Err: a.Err}
-	if a.JSON {
-		streams.Out, streams.Err = a.execWriter(false), a.execWriter(true)
-	}
-	exit, err := e.Wait(ctx, streams)
-	if err == nil && a.JSON {
-		err = a.message(&broodv1.ExecEvent{Event: &broodv1.ExecEvent_Exit{Exit: exit}})
-	}
-	return exit, err
+	exit, err := e.Wait(ctx, a.execStreams())
+	return a.exitEvent(exit, err)
 }
 
 // findExec finds what was started under an id, or the only one that begins so.

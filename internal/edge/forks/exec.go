@@ -165,7 +165,7 @@ func (a *app) showStarted(e *client.Execution, detach bool) error {
 	case e.ID() == "":
 		return nil // it did not start: the exit says why
 	case a.JSON:
-		return a.message(&broodv1.ExecEvent{Event: &broodv1.ExecEvent_Started{Started: &broodv1.ExecStarted{ExecId: e.ID(), Pid: e.PID()}}})
+		return a.startedEvent(e.ID(), e.PID())
 	case detach:
 		return a.Text("%s\n", e.ID())
 	}
@@ -174,7 +174,7 @@ func (a *app) showStarted(e *client.Execution, detach bool) error {
 
 // waitExec joins a running command with this program's streams and signals.
 func (a *app) waitExec(ctx context.Context, e *client.Execution, o client.ExecOptions, signals *signals) (*broodv1.ExecExit, error) {
-	streams := client.Streams{Out: a.Out, Err: a.Err}
+	streams := a.execStreams()
 	if o.Stdin {
 		streams.In = a.In
 	}
@@ -185,14 +185,29 @@ func (a *app) waitExec(ctx context.Context, e *client.Execution, o client.ExecOp
 		}
 		defer func() { _ = term.Restore(int(a.In.Fd()), before) }() // the terminal may be gone
 	}
-	if a.JSON {
-		streams.Out, streams.Err = a.execWriter(false), a.execWriter(true)
-	}
 	screen, _ := a.Screen()
 	if !o.TTY {
 		screen = nil
 	}
 	exit, err := signals.forward(ctx, e, screen, func(ctx context.Context) (*broodv1.ExecExit, error) { return e.Wait(ctx, streams) })
+	return a.exitEvent(exit, err)
+}
+
+// execStreams take a command's output: as it is, or as events.
+func (a *app) execStreams() client.Streams {
+	if a.JSON {
+		return client.Streams{Out: a.execWriter(false), Err: a.execWriter(true)}
+	}
+	return client.Streams{Out: a.Out, Err: a.Err}
+}
+
+// startedEvent is the first line of an exec's JSON.
+func (a *app) startedEvent(exec string, pid uint32) error {
+	return a.message(&broodv1.ExecEvent{Event: &broodv1.ExecEvent_Started{Started: &broodv1.ExecStarted{ExecId: exec, Pid: pid}}})
+}
+
+// exitEvent tells how an exec ended, as JSON the last line.
+func (a *app) exitEvent(exit *broodv1.ExecExit, err error) (*broodv1.ExecExit, error) {
 	if err == nil && a.JSON {
 		err = a.message(&broodv1.ExecEvent{Event: &broodv1.ExecEvent_Exit{Exit: exit}})
 	}
