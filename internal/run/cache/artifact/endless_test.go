@@ -66,6 +66,9 @@ func TestEndlessArtifacts(t *testing.T) {
 		"members": packed(junk.Bytes()), "skippable frames": skippable, "empty frames": empty, "zeros": packed(make([]byte, 1<<20)),
 	} {
 		for after, lead := range map[string][]byte{"after the entry": packed(head.Bytes()), "before it": nil} {
+			if lead == nil && name == "empty frames" {
+				continue // as those that are skipped, only slower
+			}
 			body := &repeat{b: endless}
 			_, err := unpack(io.MultiReader(bytes.NewReader(lead), body), local)
 			if !errs.Is(err, errs.DataLoss) || body.read > entry.Most+2*spare {
