@@ -66,6 +66,7 @@ type Cache struct {
 	stage  *stage
 	kept   map[run.Key]error // entries that this machine could not restore, and why
 	left   map[id.Task]left
+	asked  map[id.Task]int64  // the turns of a task when it was looked up and not found
 	adders map[string]id.Task // by path: the additive task that wrote it in this run
 }
 
@@ -105,7 +106,7 @@ func Open(ctx context.Context, cfg Config) (*Cache, error) {
 	if cfg.Stamps == nil {
 		cfg.Stamps = stamp.Load("")
 	}
-	c := &Cache{cfg: cfg, store: st, root: root, folder: folder, nested: make(map[string]bool, len(cfg.Projects)), left: map[id.Task]left{}, adders: map[string]id.Task{}}
+	c := &Cache{cfg: cfg, store: st, root: root, folder: folder, nested: make(map[string]bool, len(cfg.Projects)), left: map[id.Task]left{}, asked: map[id.Task]int64{}, adders: map[string]id.Task{}}
 	for _, p := range cfg.Projects {
 		c.nested[p] = true
 	}
@@ -167,24 +168,35 @@ func (h *Hit) Remote() bool { return h.remote }
 
 // Lookup returns the stored result for a key.
 func (c *Cache) Lookup(ctx context.Context, t *run.Task, key run.Key) (*Hit, bool) {
+	turns := c.count(t)
+	hit := c.lookup(ctx, t, key)
+	if hit == nil && len(t.Outputs) > 0 {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.asked[t.ID] = turns
+	}
+	return hit, hit != nil
+}
+
+func (c *Cache) lookup(ctx context.Context, t *run.Task, key run.Key) *Hit {
 	if c.cfg.Local.Read {
 		if e := c.local(key); e != nil && c.placeable(t, e) {
-			return &Hit{c: c, task: t, entry: e}, true
+			return &Hit{c: c, task: t, entry: e}
 		}
 	}
 	if c.shared == nil || !c.cfg.Shared.Read {
-		return nil, false
+		return nil
 	}
 	e := c.shared.entry(ctx, key, c.store)
 	if e == nil || !c.placeable(t, e) {
-		return nil, false
+		return nil
 	}
 	if c.cfg.Local.Write {
 		if err := c.store.PutEntry(key, e.Encode()); err != nil {
 			c.cfg.Warn(err)
 		}
 	}
-	return &Hit{c: c, task: t, entry: e, remote: true}, true
+	return &Hit{c: c, task: t, entry: e, remote: true}
 }
 
 // local reads an entry of the local store. A damaged one is removed.

@@ -119,11 +119,13 @@ func (h *Hit) restore(ctx context.Context) (touched bool, err error) {
 	return touched, nil
 }
 
-// lockProject lets one process at a time restore into a project.
+// lockProject lets one process at a time restore into a project, as far as the
+// cache can be written.
 func (c *Cache) lockProject(ctx context.Context, dir string) (unlock func(), waited bool, err error) {
+	none := func() {}
 	locks := filepath.Join(c.cfg.Dir, "locks")
-	if err := os.MkdirAll(locks, 0o700); err != nil {
-		return nil, false, home.DiskError(err, "cache folder")
+	if os.MkdirAll(locks, 0o700) != nil {
+		return none, false, nil
 	}
 	l := flock.New(filepath.Join(locks, digest.Of([]byte(c.cfg.Root+"\x00"+dir)).Short()), flock.SetPermissions(0o600))
 	ok, err := l.TryLock()
@@ -131,8 +133,11 @@ func (c *Cache) lockProject(ctx context.Context, dir string) (unlock func(), wai
 		waited = true
 		_, err = l.TryLockContext(ctx, 10*time.Millisecond)
 	}
+	if ctx.Err() != nil {
+		return nil, false, context.Cause(ctx)
+	}
 	if err != nil {
-		return nil, false, home.DiskError(err, "lock %s", dir)
+		return none, false, nil //nolint:nilerr // as where there is no folder
 	}
 	return func() { _ = l.Unlock() }, waited, nil
 }

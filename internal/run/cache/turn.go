@@ -34,8 +34,9 @@ type Turn struct {
 const turnPoll = 25 * time.Millisecond
 
 // Enter takes the turn of a task, nil for one without outputs; End gives it back.
-// waited says that another run had it: what the task makes may be there by now.
-func (c *Cache) Enter(ctx context.Context, t *run.Task) (turn *Turn, waited bool, err error) {
+// taken says that another run had it since it was looked up: what the task makes
+// may be there by now. Where the cache cannot be written there are no turns.
+func (c *Cache) Enter(ctx context.Context, t *run.Task) (turn *Turn, taken bool, err error) {
 	if len(t.Outputs) == 0 {
 		return nil, false, nil
 	}
@@ -43,13 +44,25 @@ func (c *Cache) Enter(ctx context.Context, t *run.Task) (turn *Turn, waited bool
 	ok, err := l.TryLock()
 	if err == nil && !ok {
 		c.cfg.Warn(errs.New(errs.Unavailable, "%s waits: another run of this workspace executes it", t.ID))
-		waited = true
+		taken = true
 		_, err = l.TryLockContext(ctx, turnPoll)
 	}
-	if err != nil {
-		return nil, waited, home.DiskError(err, "the turn of %s", t.ID)
+	if ctx.Err() != nil {
+		return nil, taken, context.Cause(ctx)
 	}
-	return &Turn{c: c, task: t, lock: l}, waited, nil
+	if err != nil { // a cache that cannot be written: nothing is saved there, and hits are hits
+		return nil, false, nil //nolint:nilerr // what is in the way is said when something is to be saved
+	}
+	return &Turn{c: c, task: t, lock: l}, taken || c.wroteSince(t), nil
+}
+
+// wroteSince says that another run began to write a task's outputs since the
+// task was looked up and not found.
+func (c *Cache) wroteSince(t *run.Task) bool {
+	c.mu.Lock()
+	turns, asked := c.asked[t.ID]
+	c.mu.Unlock()
+	return asked && c.begun.others() && c.count(t) != turns
 }
 
 // Begin is called before anything is written.

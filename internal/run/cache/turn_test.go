@@ -71,6 +71,47 @@ func TestRunsOfAWorkspaceTakeTurns(t *testing.T) {
 	}
 }
 
+// TestAnotherRunWasFaster: it made what was looked up before and not found.
+func TestAnotherRunWasFaster(t *testing.T) {
+	w := newWorld(t)
+	other := w.at(w.root)
+	build, test := task("a#build", "dist/**"), task("a#test", "coverage/**")
+	w.want(build, "1", "miss")
+	w.want(test, "1", "miss")
+	other.execute(build, "1", func() { other.put("a/dist/x", "1") })
+	for of, want := range map[*run.Task]bool{build: true, test: false} {
+		turn, taken, err := w.open().Enter(t.Context(), of)
+		if err := errors.Join(err, turn.End()); taken != want || err != nil {
+			t.Errorf("%s: taken %v, %v", of.ID, taken, err)
+		}
+	}
+	w.want(build, "1", "same")
+}
+
+// TestACacheThatCannotBeWrittenRestores: there are no turns, and hits are hits.
+func TestACacheThatCannotBeWrittenRestores(t *testing.T) {
+	w := newWorld(t)
+	build := task("a#build", "dist/**")
+	w.execute(build, "1", func() { w.put("a/dist/x", "1") })
+	w.close()
+	w.remove("a/dist")
+	for _, name := range []string{"turns", "locks"} {
+		dir := filepath.Join(w.dir, name)
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(dir, nil, 0o400); err != nil { // where a folder belongs
+			t.Fatal(err)
+		}
+	}
+	w.want(build, "1", "restored")
+	w.remove("a/dist")
+	turn, taken, err := w.open().Enter(t.Context(), build)
+	if turn != nil || taken || err != nil {
+		t.Errorf("%v, %v, %v", turn, taken, err)
+	}
+}
+
 // TestStanding changes the outputs of a task after this run was done with it.
 func TestStanding(t *testing.T) {
 	build, file := task("a#build", "dist/**"), "a/dist/x"

@@ -49,6 +49,9 @@ func (r *runner) noteAttempt(s *task, t *run.Task, msg message) {
 	delete(r.live, msg.task)
 	s.cancel()
 	s.ended, s.err, s.unsaved = msg.ended, msg.err, msg.unsaved
+	if s.result.Began.IsZero() && msg.entered.After(s.began) {
+		s.began = msg.entered // another run's time is not this task's
+	}
 	if msg.hit != nil { // another run made it
 		s.hit, s.touched, s.cache = msg.hit, msg.touched, cacheHit
 		r.emit(Keyed{Task: t.ID, Key: s.key, Cache: s.cache, Remote: s.hit.Remote()})

@@ -25,8 +25,9 @@ type Keys interface {
 type Cache interface {
 	Lookup(ctx context.Context, t *run.Task, key run.Key) (Hit, bool)
 	// Enter is called before each attempt of a task. It waits while another run
-	// of the workspace writes the task's outputs, and says so.
-	Enter(ctx context.Context, t *run.Task) (turn Turn, waited bool, err error)
+	// of the workspace writes the task's outputs; taken says that one did since
+	// the task was looked up.
+	Enter(ctx context.Context, t *run.Task) (turn Turn, taken bool, err error)
 	// Stands says how a task's outputs lie now, without look only whether another
 	// run wrote them; Disturbed that one may have.
 	Stands(t *run.Task, look bool) Standing

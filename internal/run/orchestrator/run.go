@@ -72,6 +72,7 @@ type message struct {
 	replay  []byte
 	// of an attempt
 	result  *run.Result
+	entered time.Time // zero: it took no turn
 	unsaved string
 	ended   time.Time
 }

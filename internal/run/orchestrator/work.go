@@ -151,7 +151,9 @@ type attempt struct {
 	log   *Log
 	heard <-chan struct{} // of Started
 	turn  Turn
-	began time.Time // when the command was about to be
+	// entered is when nobody had to be waited for any more, began when the
+	// command was about to begin.
+	entered, began time.Time
 }
 
 // attempt executes a task once, and saves its result when it may. A task that
@@ -186,7 +188,7 @@ func (r *runner) attempt(ctx context.Context, a attempt) (msg message) {
 	}
 	a.began = time.Now() // the result's times may be another machine's
 	result := r.c.Worker.Execute(ctx, a.order, a.log)
-	msg = message{task: a.index, result: &result}
+	msg = message{task: a.index, result: &result, entered: a.entered}
 	ran := dispatch.Ran{Task: a.index, Ending: dispatch.Succeeded}
 	switch {
 	case result.Err != nil:
@@ -209,8 +211,9 @@ func (r *runner) attempt(ctx context.Context, a attempt) (msg message) {
 // and left a result, which is restored and is what msg tells.
 func (r *runner) enter(ctx context.Context, a *attempt, stored bool) (msg message, found bool, err error) {
 	t := a.order.Task
-	turn, waited, err := r.c.Cache.Enter(ctx, t)
-	if err != nil || !waited || !stored {
+	turn, taken, err := r.c.Cache.Enter(ctx, t)
+	a.entered = time.Now()
+	if err != nil || !taken || !stored {
 		a.turn = turn
 		return msg, false, err
 	}
@@ -219,7 +222,7 @@ func (r *runner) enter(ctx context.Context, a *attempt, stored bool) (msg messag
 			return msg, false, err
 		}
 		if msg.touched, err = hit.Restore(ctx); err == nil {
-			msg.task, msg.hit, msg.replay, msg.result = a.index, hit, r.replay(ctx, t, hit), &run.Result{}
+			msg.entered, msg.task, msg.hit, msg.replay, msg.result = a.entered, a.index, hit, r.replay(ctx, t, hit), &run.Result{}
 			msg.ended = time.Now()
 			msg.event = dispatch.Ran{Task: a.index, Ending: dispatch.Found}
 			return msg, true, nil

@@ -172,28 +172,24 @@ func (a *attempt) signal(sig syscall.Signal, everything bool) {
 	}
 }
 
-// end reads the output that is still to come and stops what is left. When
-// the attempt was stopped it waits until nothing is; else the worker's group
-// does, and the result is not held up.
+// end reads the output that is still to come and stops what is left, until
+// nothing is: what it writes would be in the way of the next attempt, and in
+// the result of whoever is next at the same files.
 func (a *attempt) end(stopping bool, output *output) {
+	if !stopping {
+		output.finish(afterlife)
+	}
+	if stopping || a.forgetEnded() {
+		if !stopping {
+			a.signal(syscall.SIGTERM, false)
+		}
+		a.reap(stopping)
+	}
 	if stopping {
-		a.reap(true)
 		output.finish(afterlife)
 		a.disarm()
-		a.site.release()
-		return
 	}
-	output.finish(afterlife)
-	if !a.forgetEnded() {
-		a.site.release()
-		return
-	}
-	a.signal(syscall.SIGTERM, false)
-	a.w.group.Go("what a task left behind", func(context.Context) error {
-		a.reap(false)
-		a.site.release()
-		return nil
-	})
+	a.site.release()
 }
 
 // reap waits until nothing is left of what was asked to end: through the grace,

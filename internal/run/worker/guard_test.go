@@ -24,7 +24,8 @@ func killed(dir string) {
 	for range 3 { // groups that came and went
 		w.Execute(context.Background(), lineOrder(dir, "true"), io.Discard)
 	}
-	r := w.Execute(context.Background(), lineOrder(dir, "sleep 1000 & echo $! >inner; echo $$ >outer; wait"), io.Discard)
+	// The guard hears of a group once it has begun, not before.
+	r := w.Execute(context.Background(), lineOrder(dir, "sleep 0.3; sleep 1000 & echo $! >inner; echo $$ >outer; wait"), io.Discard)
 	fmt.Println(r)
 }
 

@@ -3,6 +3,7 @@ package worker_test
 import (
 	"bytes"
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -378,5 +379,21 @@ func TestSecretsAreMaskedAndIsolated(t *testing.T) {
 	}
 	if out.String() != "*** and -1\n" {
 		t.Errorf("%q", out.String())
+	}
+}
+
+// TestNothingIsLeftWhenAnAttemptIsOver: the next attempt, or another run, would
+// meet it at the same files.
+func TestNothingIsLeftWhenAnAttemptIsOver(t *testing.T) {
+	w := newWorker(t, worker.Config{})
+	for _, exit := range []string{"0", "1"} {
+		dir := t.TempDir()
+		r := w.Execute(t.Context(), lineOrder(dir, `(trap "" TERM; echo >trapped; while :; do sleep 0.01; done) & echo $! >child; until test -e trapped; do sleep 0.01; done; exit `+exit), io.Discard)
+		if r.Err != nil || strconv.Itoa(r.Exit) != exit || r.Ended.Sub(r.Began) > 2*time.Second {
+			t.Errorf("%+v", r)
+		}
+		if pid := pidIn(t, filepath.Join(dir, "child")); alive(pid) {
+			t.Errorf("exit %s: a process that ignores SIGTERM goes on", exit)
+		}
 	}
 }
