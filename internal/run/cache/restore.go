@@ -124,8 +124,8 @@ func (h *Hit) restore(ctx context.Context) (touched bool, err error) {
 func (c *Cache) lockProject(ctx context.Context, dir string) (unlock func(), waited bool, err error) {
 	none := func() {}
 	locks := filepath.Join(c.cfg.Dir, "locks")
-	if os.MkdirAll(locks, 0o700) != nil {
-		return none, false, nil
+	if err := os.MkdirAll(locks, 0o700); err != nil {
+		return none, false, nil //nolint:nilerr // no folder, no locks
 	}
 	l := flock.New(filepath.Join(locks, digest.Of([]byte(c.cfg.Root+"\x00"+dir)).Short()), flock.SetPermissions(0o600))
 	ok, err := l.TryLock()

@@ -137,6 +137,9 @@ func (c *Cache) gather(ctx context.Context, s Saving) (*entry.Entry, *outputs, e
 		if d.shared {
 			continue
 		}
+		if !entry.Enterable(d.stat.Perm()) {
+			return nil, nil, errs.New(errs.Unsupported, "output folder %s is closed to its owner: leave it open", d.path)
+		}
 		e.Dirs = append(e.Dirs, entry.Dir{Path: d.path, Perm: d.stat.Perm()})
 	}
 	for _, l := range o.links {

@@ -129,18 +129,28 @@ func (e *Entry) Check() error {
 		if err := name(d.Path); err != nil {
 			return err
 		}
-		if d.Perm > 0o777 {
+		if d.Perm > 0o777 || !Enterable(d.Perm) {
 			return errs.New(errs.DataLoss, "entry of %.80q: folder %.200q is damaged", string(e.Task), d.Path)
 		}
 	}
 	if err := e.checkNesting(); err != nil {
 		return err
 	}
+	if e.Took < 0 || e.Took > tookMost {
+		return errs.New(errs.DataLoss, "entry of %.80q: it took %v", string(e.Task), e.Took)
+	}
 	if e.Log.Size > LogMost {
 		return errs.New(errs.DataLoss, "entry of %.80q: an output text of %d bytes", string(e.Task), e.Log.Size)
 	}
 	return e.Log.check()
 }
+
+// Enterable says that who owns a folder with these permissions can look into it:
+// one that nobody can is in the way of whatever comes after.
+func Enterable(perm uint32) bool { return perm&0o500 == 0o500 }
+
+// tookMost is longer than any task takes.
+const tookMost = 365 * 24 * time.Hour
 
 // checkNesting refuses what would lie in a file, or behind a link.
 func (e *Entry) checkNesting() error {

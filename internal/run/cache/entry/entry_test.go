@@ -82,6 +82,9 @@ func TestCheckRefusesWhatNoSaveMakes(t *testing.T) {
 		"target":    func(e *entry.Entry) { e.Links[0].Target = "" },
 		"digest":    func(e *entry.Entry) { e.Files[1].Digest = "../../x" },
 		"inline":    func(e *entry.Entry) { e.Files[0].Inline = []byte("y") },
+		"closed":    func(e *entry.Entry) { e.Dirs[0].Perm = 0 },
+		"for ever":  func(e *entry.Entry) { e.Took = 1 << 62 },
+		"before":    func(e *entry.Entry) { e.Took = -1 },
 		"log":       func(e *entry.Entry) { e.Log = entry.Content{Digest: e.Log.Digest, Size: 1 << 40} },
 		"size":      func(e *entry.Entry) { e.Files[1].Size = -1 },
 	} {
