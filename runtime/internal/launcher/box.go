@@ -137,6 +137,9 @@ func (l *Launcher) createIn(b *box, p *launch.Create, files []*os.File) (ours *o
 	if err := l.store.Put(p.ID, ours); err != nil {
 		return nil, err
 	}
+	if err := keepFromChildren(); err != nil {
+		return nil, fmt.Errorf("container %s: %w", p.ID, err)
+	}
 	c, err := container.New(b.conf, container.Args{
 		ID:        p.ID,
 		Spec:      spec,

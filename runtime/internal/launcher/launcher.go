@@ -64,6 +64,9 @@ func run(dir string) error {
 	}
 	unix.CloseOnExec(StateFD)
 	unix.CloseOnExec(hostProcFD)
+	if err := reserve(); err != nil {
+		return err
+	}
 	listener, err := inheritListener(ListenerFD)
 	if err != nil {
 		return err
