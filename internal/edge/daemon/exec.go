@@ -33,18 +33,27 @@ func (s *execService) Exec(ctx context.Context, req *connect.Request[broodv1.Exe
 	x := id.NewExec()
 	ctx, cancel := s.d.using(ctx, req.Msg.GetSandbox())
 	defer cancel()
-	a, err := g.Exec(ctx, proto.ExecArgs{
+	args := proto.ExecArgs{
 		ID: string(x), Command: command, Stdin: m.GetStdin(), TTY: m.GetTty(), Cols: uint16(m.GetCols()), Rows: uint16(m.GetRows()),
 		HangUp: !m.GetDetach(),
-	})
+	}
+	var a *guest.Attachment
+	var pid int
+	if m.GetDetach() {
+		var info proto.ExecInfo
+		info, err = g.Leave(ctx, args)
+		pid = info.PID
+	} else if a, err = g.Exec(ctx, args); err == nil {
+		pid = a.PID
+		defer a.Close()
+	}
 	if code, ok := startFailure(err); ok {
 		return sendExit(stream, &broodv1.ExecExit{Code: code, Error: err.Error()})
 	}
 	if err != nil {
 		return err
 	}
-	defer a.Close()
-	err = stream.Send(&broodv1.ExecEvent{Event: &broodv1.ExecEvent_Started{Started: &broodv1.ExecStarted{ExecId: string(x), Pid: uint32(a.PID)}}})
+	err = stream.Send(&broodv1.ExecEvent{Event: &broodv1.ExecEvent_Started{Started: &broodv1.ExecStarted{ExecId: string(x), Pid: uint32(pid)}}})
 	if err != nil || m.GetDetach() {
 		return err
 	}

@@ -51,6 +51,13 @@ func (c *Client) Exec(ctx context.Context, a ExecArgs) (*Attachment, error) {
 	return c.attach(ctx, proto.OpExec, a, AttachArgs{ID: a.ID})
 }
 
+// Leave starts a program that nobody watches: what it writes does not hold it
+// up, and the last of it is kept. HangUp would end it soon.
+func (c *Client) Leave(ctx context.Context, a ExecArgs) (ExecInfo, error) {
+	a.Attach = false
+	return invoke[ExecInfo](ctx, c, proto.OpExec, a)
+}
+
 // Attach looks at an exec's output from offsets on, in the place of whoever
 // did before.
 func (c *Client) Attach(ctx context.Context, a AttachArgs) (*Attachment, error) {

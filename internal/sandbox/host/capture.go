@@ -53,6 +53,11 @@ func (h *Host) Capture(ctx context.Context, p CaptureParams) (_ Captured, err er
 	if err != nil {
 		return Captured{}, err
 	}
+	if p.Replace {
+		if err := h.replaceable(p.Name); err != nil {
+			return Captured{}, err
+		}
+	}
 	draft, err := h.p.Checkpoints.Begin(p.Name, checkpoint.Options{Replace: p.Replace, Temporary: p.Temporary, Source: string(p.Source)})
 	if err != nil {
 		return Captured{}, err
@@ -76,6 +81,11 @@ func (h *Host) Capture(ctx context.Context, p CaptureParams) (_ Captured, err er
 	paused, err := h.freezeAndSave(ctx, sb.ID, g, draft.Dir())
 	if err != nil {
 		return Captured{}, fmt.Errorf("checkpoint %s as %s: %w", p.Source, p.Name, err)
+	}
+	if p.Replace { // a batch may have begun meanwhile
+		if err := h.replaceable(p.Name); err != nil {
+			return Captured{}, err
+		}
 	}
 	cp, err := draft.Publish(ctx, facts)
 	if err != nil {

@@ -153,3 +153,22 @@ func (h *Host) DeleteCheckpoint(name id.Name, whenUnused bool) (deferred bool, e
 	}
 	return true, h.DropUnused()
 }
+
+// replaceable refuses to put something else under the name of a checkpoint that
+// a batch forks: the rest of its forks would have nothing to go on from.
+func (h *Host) replaceable(name id.Name) error {
+	cp, err := h.p.Checkpoints.Get(name)
+	if err != nil {
+		return nil //nolint:nilerr // there is none, or none that can be forked
+	}
+	book, err := h.leases()
+	if err != nil {
+		return err
+	}
+	for _, holder := range book.Holders(cp.Digest) {
+		if holder.Kind == lease.Batch {
+			return errs.New(errs.FailedPrecondition, "checkpoint %s is being forked by %s and cannot be replaced: wait for that, or use another name", name, holder)
+		}
+	}
+	return nil
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"brood/internal/base/errs"
@@ -101,7 +102,13 @@ const expirePeriod = time.Second
 // could not be removed when it was to go.
 func (h *Host) expire(ctx context.Context) error {
 	for sleep(ctx, expirePeriod) {
-		for _, name := range h.due(time.Now()) {
+		due, idle := h.due(time.Now())
+		for _, name := range idle {
+			if !h.busy(ctx, name) {
+				due = append(due, name)
+			}
+		}
+		for _, name := range due {
 			h.p.Log.Info("remove a sandbox whose time is over, or whose removal failed", "sandbox", name)
 			if err := h.Delete(ctx, name); !errs.Is(err, errs.NotFound) {
 				h.logged(err)
@@ -111,29 +118,56 @@ func (h *Host) expire(ctx context.Context) error {
 	return nil
 }
 
-// due returns the sandboxes that have to go.
-func (h *Host) due(now time.Time) []id.Name {
+// busy says that something runs in a sandbox that was started with exec,
+// though nobody watches it: then it is used.
+func (h *Host) busy(ctx context.Context, name id.Name) bool {
+	e, err := h.entry(name)
+	if err != nil {
+		return false
+	}
+	e.mu.Lock()
+	g := e.guest
+	e.mu.Unlock()
+	if g == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, expirePeriod)
+	defer cancel()
+	all, err := g.ListExecs(ctx)
+	if err != nil || !slices.ContainsFunc(all, func(x guest.ExecInfo) bool { return x.ID != proto.MainID && x.Exit == nil }) {
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.used = time.Now()
+	return true
+}
+
+// due returns the sandboxes that have to go, and those that have if nothing
+// works in them.
+func (h *Host) due(now time.Time) (due, idle []id.Name) {
 	h.mu.Lock()
 	entries := make([]*entry, 0, len(h.names))
 	for _, e := range h.names {
 		entries = append(entries, e)
 	}
 	h.mu.Unlock()
-	var all []id.Name
 	for _, e := range entries {
 		e.mu.Lock()
 		sb, used, users, stuck := e.rec.Sandbox, e.used, e.users, e.stuck
 		e.mu.Unlock()
 		settled := sb.State != sandbox.Provisioning && sb.State != sandbox.Deleting
 		over := !sb.ExpiresAt.IsZero() && now.After(sb.ExpiresAt) ||
-			sb.IdleTimeout > 0 && users == 0 && now.Sub(used) > sb.IdleTimeout ||
 			sb.Owner != nil && !alive(*sb.Owner)
 		again := !stuck.IsZero() && now.Sub(stuck) >= deleteAgain
-		if settled && over || again {
-			all = append(all, sb.Name)
+		switch {
+		case settled && over || again:
+			due = append(due, sb.Name)
+		case settled && sb.IdleTimeout > 0 && users == 0 && now.Sub(used) > sb.IdleTimeout:
+			idle = append(idle, sb.Name)
 		}
 	}
-	return all
+	return due, idle
 }
 
 func alive(o Owner) bool {

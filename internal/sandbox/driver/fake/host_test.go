@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"brood/internal/base/digest"
 	"brood/internal/base/errs"
@@ -184,4 +185,67 @@ func TestFullDiskIsToldWithoutInnerPaths(t *testing.T) {
 	if !errs.Is(err, errs.InsufficientDisk) || strings.Contains(err.Error(), "draft") || !strings.Contains(err.Error(), "`brood daemon restart`") {
 		t.Errorf("%v", err)
 	}
+}
+
+// TestACheckpointThatABatchForksIsNotReplaced: the rest of its forks would have
+// nothing to go on from.
+func TestACheckpointThatABatchForksIsNotReplaced(t *testing.T) {
+	h, err := home.Open(t.TempDir())
+	check(t, err)
+	root := t.TempDir()
+	check(t, os.WriteFile(filepath.Join(root, "file"), []byte("x"), 0o600))
+	o := openHost(t, h, newWorld(t).Driver())
+	defer func() { check(t, o.Close()) }()
+	_, err = o.Create(t.Context(), host.CreateParams{Name: "src", Image: root, Command: guest.Command{Argv: []string{"counter"}}})
+	check(t, err)
+	old, err := o.Capture(t.Context(), host.CaptureParams{Source: "src", Name: "base"})
+	check(t, err)
+	release := o.HoldBatch("b-1", old.Checkpoint.Digest)
+	replace := host.CaptureParams{Source: "src", Name: "base", Replace: true}
+	if _, err := o.Capture(t.Context(), replace); !errs.Is(err, errs.FailedPrecondition) || !strings.Contains(err.Error(), "batch b-1") {
+		t.Errorf("%v", err)
+	}
+	_, err = o.Fork(t.Context(), host.ForkParams{Checkpoint: "base", Name: "f-0"})
+	check(t, err)
+	release()
+	_, err = o.Capture(t.Context(), replace)
+	check(t, err)
+}
+
+// TestASandboxInWhichSomethingWorksIsNotIdle: nobody need watch it.
+func TestASandboxInWhichSomethingWorksIsNotIdle(t *testing.T) {
+	h, err := home.Open(t.TempDir())
+	check(t, err)
+	root := t.TempDir()
+	check(t, os.WriteFile(filepath.Join(root, "file"), []byte("x"), 0o600))
+	o := openHost(t, h, newWorld(t).Driver())
+	defer func() { check(t, o.Close()) }()
+	for _, name := range []string{"works", "idle"} {
+		_, err := o.Create(t.Context(), host.CreateParams{Name: name, Image: root, IdleTimeout: 300 * time.Millisecond, Command: guest.Command{Argv: []string{"counter"}}})
+		check(t, err)
+	}
+	g, _, err := o.Guest("works")
+	check(t, err)
+	_, err = g.Leave(t.Context(), guest.ExecArgs{ID: "x-1", Command: guest.Command{Argv: []string{"counter"}}})
+	check(t, err)
+	gone := func(name id.Name) {
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			if _, err := o.Get(name); errs.Is(err, errs.NotFound) {
+				return
+			}
+			select {
+			case <-tick.C:
+			case <-t.Context().Done():
+				t.Fatalf("%s did not go", name)
+			}
+		}
+	}
+	gone("idle")
+	if _, err := o.Get("works"); err != nil {
+		t.Errorf("a sandbox went in which something works: %v", err)
+	}
+	check(t, g.Signal(t.Context(), "x-1", "KILL"))
+	gone("works")
 }

@@ -37,7 +37,7 @@ type exec struct {
 	attached  *attachment
 	left      time.Time     // since when nobody is attached
 	looks     chan struct{} // closed and replaced when attached, discard or finished changes
-	impatient bool          // unattachedPatience has passed, or it was hung up
+	impatient bool          // nobody ever was attached, unattachedPatience has passed, or it was hung up
 	discard   bool          // nobody will ever read: drop all output
 	finished  bool          // the program ended and all it wrote is in the buffers
 }

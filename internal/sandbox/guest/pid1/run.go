@@ -144,7 +144,7 @@ func (s *Server) startExec(ctx context.Context, a proto.ExecArgs) (*exec, error)
 	}
 	now := time.Now()
 	x := &exec{
-		id: a.ID, argv: a.Argv, keep: !a.HangUp, began: now, left: now,
+		id: a.ID, argv: a.Argv, keep: !a.HangUp, impatient: !a.HangUp, began: now, left: now,
 		change: make(chan struct{}), looks: make(chan struct{}), input: make(chan struct{}, 1),
 	}
 	if err := s.reserve(x.id); err != nil {
