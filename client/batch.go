@@ -5,7 +5,6 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"time"
 
 	"connectrpc.com/connect"
 
@@ -65,16 +64,10 @@ type Batch struct {
 	summary *ForkBatchSummary
 	feed    *feed // nil: to be attached
 	closed  bool
-	revive  func(context.Context) error // nil: somebody else does
 }
 
 // ID names the batch; it is known before the first event.
 func (b *Batch) ID() string { return b.id }
-
-// WhenGone sets what Next calls when it lost the daemon and none is there a
-// second later, neither the old nor the next one: to start one. Next returns
-// its error.
-func (b *Batch) WhenGone(start func(context.Context) error) { b.revive = start }
 
 // Close stops watching. It may be called at any time, also twice.
 func (b *Batch) Close() {
@@ -86,7 +79,7 @@ func (b *Batch) Close() {
 // ends nothing is lost: the next call goes on. A lost connection is taken up
 // again after the last event.
 func (b *Batch) Next(ctx context.Context) (*Event, error) {
-	wait := patience{limit: b.client.patience}
+	wait := b.client.patiently()
 	for b.summary == nil {
 		e, err := b.receive(ctx)
 		switch {
@@ -99,20 +92,12 @@ func (b *Batch) Next(ctx context.Context) (*Event, error) {
 		if ctx.Err() != nil || b.id == "" || !lost(err) {
 			return nil, ended(ctx, err)
 		}
-		if b.revive != nil && unreached(err) && wait.spent() > goneAfter {
-			if err := b.revive(ctx); err != nil {
-				return nil, ended(ctx, err)
-			}
-		}
 		if err := wait.pause(ctx, err); err != nil {
-			return nil, failed(err)
+			return nil, ended(ctx, err)
 		}
 	}
 	return nil, nil
 }
-
-// goneAfter is how long a daemon that is started anew by others may be away.
-const goneAfter = time.Second
 
 // Collect waits for the end and returns the whole batch, also when some or all
 // of it was read with Next.

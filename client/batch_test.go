@@ -195,7 +195,7 @@ func TestDaemonIsStartedInTheMiddle(t *testing.T) {
 	s.stop()
 	close(s.batches.free)
 	started := 0
-	b.WhenGone(func(context.Context) error {
+	c.WhenGone(func(context.Context) error {
 		started++
 		s.start()
 		return nil

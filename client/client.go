@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
@@ -42,6 +43,8 @@ type Options struct {
 type Client struct {
 	link     *link
 	patience time.Duration
+	reviving sync.Mutex
+	revive   func(context.Context) error // nil: somebody else does
 	info     *daemonv1.GetInfoResponse
 
 	forks       daemonv1connect.ForkBatchServiceClient
@@ -81,6 +84,12 @@ func Dial(ctx context.Context, o Options) (*Client, error) {
 	c.info = r.Msg
 	return c, nil
 }
+
+// WhenGone sets what is called when something that is watched (a batch, a
+// command, output) lost the daemon and none is there a second later, neither
+// the old nor the next one: to start one. Its error ends the watching. It is
+// called by one at a time.
+func (c *Client) WhenGone(start func(context.Context) error) { c.revive = start }
 
 func newClient(l *link, patience time.Duration) *Client {
 	if patience == 0 {

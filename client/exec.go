@@ -169,11 +169,11 @@ func (e *Execution) Wait(ctx context.Context, s Streams) (*ExecExit, error) {
 }
 
 func (e *Execution) output(ctx context.Context, out [2]io.Writer) (*ExecExit, error) {
-	wait := patience{limit: e.client.patience}
+	wait := e.client.patiently()
 	for e.exit == nil {
 		progress, err := e.step(ctx, out)
 		if err == nil {
-			wait = patience{limit: e.client.patience}
+			wait = e.client.patiently()
 			continue
 		}
 		if progress {

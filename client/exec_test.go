@@ -204,3 +204,28 @@ func TestExecIsDetached(t *testing.T) {
 		t.Errorf("%v, %v", exit, err)
 	}
 }
+
+// TestExecOutlivesADaemonThatNobodyStartsAgain: whoever watches a command may
+// start the next daemon.
+func TestExecOutlivesADaemonThatNobodyStartsAgain(t *testing.T) {
+	s := serve(t)
+	c := s.dial(t)
+	e, err := c.StartExec(t.Context(), "a", client.ExecOptions{Argv: []string{"cat"}, Stdin: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	s.stop()
+	started := 0
+	c.WhenGone(func(context.Context) error {
+		if started++; started == 1 {
+			s.start()
+		}
+		return nil
+	})
+	var out bytes.Buffer
+	exit, err := e.Wait(t.Context(), client.Streams{In: strings.NewReader(text), Out: &out})
+	if err != nil || exit.GetCode() != 3 || out.String() != text || started == 0 {
+		t.Errorf("%v, %v, %d bytes of %d, started %d times", exit, err, out.Len(), len(text), started)
+	}
+}

@@ -102,7 +102,7 @@ func (o *ForkManyOptions) request() (*daemonv1.ForkSandboxBatchRequest, string) 
 // start asks for a batch until the daemon has taken or refused it. Asking
 // again is safe because of the key.
 func (c *Client) start(ctx context.Context, req *daemonv1.ForkSandboxBatchRequest, key string) (*Batch, error) {
-	wait := patience{limit: c.patience}
+	wait := c.patiently()
 	for {
 		b, err := c.tryStart(ctx, req, key)
 		if err == nil {

@@ -27,13 +27,13 @@ func (c *Client) Logs(ctx context.Context, sandbox string, o LogOptions) iter.Se
 	return func(yield func(*broodv1.GetLogsResponse, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		wait := patience{limit: c.patience}
+		wait := c.patiently()
 		req := &broodv1.GetLogsRequest{Sandbox: sandbox, Tail: o.Tail, Follow: o.Follow, Timestamps: o.Timestamps, Stream: o.Stream}
 		for {
 			s, err := c.logs.GetLogs(ctx, connect.NewRequest(req))
 			if err == nil {
 				for s.Receive() {
-					wait = patience{limit: c.patience}
+					wait = c.patiently()
 					req.After = s.Msg().GetNext()
 					if !yield(s.Msg(), nil) {
 						return

@@ -31,17 +31,26 @@ func lost(err error) bool {
 // patience spaces the attempts to take something up again, and ends them when
 // nothing came of it for too long.
 type patience struct {
-	limit time.Duration
-	began time.Time
-	wait  time.Duration
+	client *Client
+	limit  time.Duration
+	began  time.Time
+	wait   time.Duration
 }
 
-// spent is for how long it has been tried.
-func (p *patience) spent() time.Duration {
-	if p.began.IsZero() {
-		return 0
+func (c *Client) patiently() patience { return patience{client: c, limit: c.patience} }
+
+// goneAfter is how long a daemon that is started anew by others may be away.
+const goneAfter = time.Second
+
+// bringBack starts a daemon where that is the client's business and none came
+// by itself.
+func (p *patience) bringBack(ctx context.Context, err error) error {
+	if p.client.revive == nil || !unreached(err) || time.Since(p.began) <= goneAfter {
+		return nil
 	}
-	return time.Since(p.began)
+	p.client.reviving.Lock()
+	defer p.client.reviving.Unlock()
+	return p.client.revive(ctx)
 }
 
 // pause waits before the next attempt. It returns an error when ctx ends or
@@ -49,6 +58,9 @@ func (p *patience) spent() time.Duration {
 func (p *patience) pause(ctx context.Context, err error) error {
 	if p.began.IsZero() {
 		p.began, p.wait = time.Now(), 5*time.Millisecond
+	}
+	if err := p.bringBack(ctx, err); err != nil {
+		return err
 	}
 	if spent := time.Since(p.began); spent+p.wait > p.limit {
 		return errs.New(errs.Unavailable, "the connection to the daemon was lost and did not come back within %s: %w", p.limit, err)

@@ -171,7 +171,7 @@ func wake(c chan struct{}) {
 // writeStdin sends data, again when the connection is lost: the offset makes
 // that safe. Sending nothing learns the offset.
 func (e *Execution) writeStdin(ctx context.Context, data []byte) error {
-	wait := patience{limit: e.client.patience}
+	wait := e.client.patiently()
 	for {
 		r, err := unary(ctx, e.client.execs.WriteStdin, &broodv1.WriteStdinRequest{Sandbox: e.sandbox, ExecId: e.id, Offset: e.written, Data: data})
 		if err == nil {
@@ -181,7 +181,7 @@ func (e *Execution) writeStdin(ctx context.Context, data []byte) error {
 				return nil
 			}
 			if took > 0 {
-				wait = patience{limit: e.client.patience}
+				wait = e.client.patiently()
 				continue
 			}
 			err = errs.New(errs.Unavailable, "the daemon takes no input for the command")

@@ -37,6 +37,7 @@ func (a *app) dial(ctx context.Context) (*client.Client, error) {
 		return nil, err
 	}
 	a.compare(c.Info())
+	c.WhenGone(a.restart)
 	return c, nil
 }
 

@@ -48,7 +48,6 @@ func (a *app) display(id string, p watchParams) display {
 func (a *app) watch(ctx context.Context, c *client.Client, b *client.Batch, p watchParams) error {
 	show := a.display(b.ID(), p)
 	tally := &tally{}
-	b.WhenGone(a.restart)
 	err := a.follow(ctx, c, b, follower{show: show, tally: tally, job: p.job})
 	if endErr := show.end(); err == nil {
 		err = endErr
