@@ -140,7 +140,7 @@ func (f *runFlags) showing(cmd *cobra.Command) {
 	flags.BoolVar(&f.noColour, "no-color", false, "use no colours")
 	flags.BoolVar(&f.plain, "plain", false, "do not paint on the terminal")
 	flags.StringVar(&f.summarize, "summarize", "", "write all about the run as JSON to a `file` (default: in brood's home)")
-	flags.Lookup("summarize").NoOptDefVal = "-"
+	flags.Lookup("summarize").NoOptDefVal = inHome
 	flags.StringVar(&f.trace, "trace", "", "write when what ran to a `file` for chrome://tracing or Perfetto (default: nowhere)")
 	flags.StringVar(&f.junit, "junit", "", "write a JUnit report to a `file` (default: nowhere)")
 	flags.StringVar(&f.report, "report", "", "write outcomes and summary as JSON to a `file` (default: nowhere)")
@@ -178,6 +178,12 @@ func (f *runFlags) check() error {
 	}
 	if f.retry < 0 || f.timeout < 0 {
 		return errs.New(errs.InvalidArgument, "--retry and --timeout are not negative")
+	}
+	if f.summarize == "false" {
+		f.summarize = ""
+	}
+	if err := pictured(f.graph); err != nil {
+		return err
 	}
 	_, err := view.ParseLogs(f.logs)
 	return err
@@ -237,6 +243,9 @@ const (
 // runTasks is brood run.
 func (a *app) runTasks(ctx context.Context, f runFlags) (err error) {
 	if err := f.check(); err != nil {
+		return err
+	}
+	if err := a.destinations(f); err != nil {
 		return err
 	}
 	if len(f.Tasks) == 0 {
