@@ -27,7 +27,8 @@ type runFlags struct {
 	cwd         string
 	affected    string
 	noInference string
-	ignored     []string // flags of turbo that change nothing
+	ignored     []string          // flags of turbo that change nothing
+	from        map[string]string // flags that a variable said, and which
 
 	dry   string
 	graph string
@@ -42,6 +43,8 @@ type runFlags struct {
 	timeout     time.Duration
 	retry       int
 	envMode     string
+	// What turbo's variables leave out of the caches.
+	remoteOnly, remoteReadOnly bool
 
 	logs      string
 	order     string
@@ -87,6 +90,9 @@ has no command of that name. The exit code is 1 when a task failed.`,
 		}
 		f.Affected = c.Flags().Changed("affected")
 		if err := f.heedTurbos(c); err != nil {
+			return err
+		}
+		if err := f.heedVariables(c.Flags()); err != nil {
 			return err
 		}
 		return cli.Interruptible(func(ctx context.Context, _ []string) error { return a.runTasks(ctx, f) })(c, args)
@@ -165,13 +171,13 @@ func (f *runFlags) check() error {
 		return errs.New(errs.InvalidArgument, "--dry is text or json, not %q", f.dry)
 	}
 	if f.order != "auto" && f.order != "stream" && f.order != "grouped" {
-		return errs.New(errs.InvalidArgument, "--log-order is auto, stream or grouped, not %q", f.order)
+		return errs.New(errs.InvalidArgument, "%s is auto, stream or grouped, not %q", f.source("--log-order"), f.order)
 	}
 	if f.prefix != "auto" && f.prefix != "task" && f.prefix != "none" {
 		return errs.New(errs.InvalidArgument, "--log-prefix is auto, task or none, not %q", f.prefix)
 	}
-	if f.envMode != "" && f.envMode != "strict" && f.envMode != "loose" {
-		return errs.New(errs.InvalidArgument, "--env-mode is strict or loose, not %q", f.envMode)
+	if err := f.checkEnvMode(); err != nil {
+		return err
 	}
 	if f.colour && f.noColour {
 		return errs.New(errs.InvalidArgument, "--color and --no-color exclude each other")
@@ -187,6 +193,13 @@ func (f *runFlags) check() error {
 	}
 	_, err := view.ParseLogs(f.logs)
 	return err
+}
+
+func (f *runFlags) checkEnvMode() error {
+	if f.envMode != "" && f.envMode != "strict" && f.envMode != "loose" {
+		return errs.New(errs.InvalidArgument, "%s is strict or loose, not %q", f.source("--env-mode"), f.envMode)
+	}
+	return nil
 }
 
 // forced is the flag that history keeps, for it makes tasks run.
@@ -214,7 +227,7 @@ func (f *runFlags) continues(w *workspace.Workspace) (dispatch.Continue, error) 
 
 // places is how many tasks run at once.
 func (f *runFlags) places(w *workspace.Workspace) (int, error) {
-	said, where := f.concurrency, "--concurrency"
+	said, where := f.concurrency, f.source("--concurrency")
 	if said == "" {
 		said, where = w.Settings.Concurrency, string(w.Kind)
 	}
