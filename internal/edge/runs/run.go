@@ -179,6 +179,9 @@ func (f *runFlags) check() error {
 	if err := f.checkEnvMode(); err != nil {
 		return err
 	}
+	if f.Only && f.ExcludeDependencies {
+		return errs.New(errs.InvalidArgument, "--only and --exclude-dependencies exclude each other: both leave out what the named tasks depend on, and the second keeps their keys")
+	}
 	if f.colour && f.noColour {
 		return errs.New(errs.InvalidArgument, "--color and --no-color exclude each other")
 	}
