@@ -2,12 +2,14 @@ package runs
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
@@ -144,18 +146,22 @@ func follow(path string) (destination, error) {
 }
 
 // write writes a file of a run to where a flag says.
-func (a *app) write(said string, write func(io.Writer) error) error {
+func (a *app) write(ctx context.Context, said string, write func(io.Writer) error) error {
 	var b bytes.Buffer
 	if err := write(&b); err != nil {
 		return err
 	}
-	if err := a.put(said, b.Bytes()); err != nil {
+	err := a.put(ctx, said, b.Bytes())
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	if err != nil {
 		return errs.New(errs.FailedPrecondition, "%s cannot be written: %w", said, err)
 	}
 	return nil
 }
 
-func (a *app) put(said string, text []byte) error {
+func (a *app) put(ctx context.Context, said string, text []byte) error {
 	// Opened again, a file that we write to already would be written over from
 	// its beginning, and a socket cannot be.
 	if file := a.writes(said); file != nil {
@@ -173,12 +179,40 @@ func (a *app) put(said string, text []byte) error {
 	if d.how == 0 {
 		return renameio.WriteFile(d.path, text, 0o644)
 	}
-	file, err := os.OpenFile(said, d.how, 0)
+	file, err := open(ctx, said, d.how)
 	if err != nil {
 		return err
 	}
 	_, err = file.Write(text)
 	return errors.Join(err, file.Close())
+}
+
+// askEvery is how often a pipe is tried that nobody reads yet.
+const askEvery = 50 * time.Millisecond
+
+// open opens what is there to be written to. For the reader of a pipe it waits
+// until ctx ends, as opening it would for ever.
+func open(ctx context.Context, said string, how int) (*os.File, error) {
+	info, err := os.Stat(said)
+	if err != nil {
+		return nil, err
+	}
+	if info.Mode()&fs.ModeNamedPipe == 0 {
+		return os.OpenFile(said, how, 0)
+	}
+	tick := time.NewTicker(askEvery)
+	defer tick.Stop()
+	for {
+		file, err := os.OpenFile(said, how|unix.O_NONBLOCK, 0)
+		if !errors.Is(err, unix.ENXIO) {
+			return file, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-tick.C:
+		}
+	}
 }
 
 // writes is the standard output or error if the path leads to what that is.

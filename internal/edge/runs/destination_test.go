@@ -1,8 +1,10 @@
 package runs_test
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -106,6 +108,34 @@ func TestReportsOnStandardOutputComeAfterTheRun(t *testing.T) {
 		if err != nil || !bytes.Contains(text, []byte("built")) || !reported(text) {
 			t.Errorf("%s: %v: %s", how, err, text)
 		}
+	}
+}
+
+// Who waits for the reader of a pipe can be interrupted.
+func TestAPipeWithoutReaderIsWaitedForUntilInterrupted(t *testing.T) {
+	dir := place(t, "  build: echo built\n")
+	name := filepath.Join(t.TempDir(), "pipe")
+	if err := unix.Mkfifo(name, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := brood(t, dir, "run", "build", "--report="+name)
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for lines := bufio.NewScanner(out); lines.Scan() && !strings.Contains(lines.Text(), "Tasks"); {
+		continue // until the run is over
+	}
+	if err := c.Process.Signal(unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, out)
+	_ = c.Wait() // the code says it
+	if code := c.ProcessState.ExitCode(); code != 130 {
+		t.Errorf("exit code %d", code)
 	}
 }
 

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"context"
 	"fmt"
 	"html"
 	"io"
@@ -15,7 +16,7 @@ import (
 
 // writeGraph writes the tasks and what waits on what: as an SVG picture where
 // the file's name ends so, else in the language of Graphviz.
-func (a *app) writeGraph(s *session, path string) error {
+func (a *app) writeGraph(ctx context.Context, s *session, path string) error {
 	write := func(w io.Writer) error { return writeDot(w, s.graph.Tasks) }
 	if strings.EqualFold(filepath.Ext(path), ".svg") {
 		write = func(w io.Writer) error { return writeSVG(w, s.graph.Tasks) }
@@ -23,7 +24,7 @@ func (a *app) writeGraph(s *session, path string) error {
 	if path == "-" {
 		return write(a.Out)
 	}
-	return a.write(path, write)
+	return a.write(ctx, path, write)
 }
 
 // pictured refuses the names of files of formats that are not written.

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -13,7 +14,7 @@ import (
 
 // writeReports writes the files that the flags ask for, and CI's summary. One
 // that cannot be written keeps none of the others.
-func (a *app) writeReports(f runFlags, r *orchestrator.Report) error {
+func (a *app) writeReports(ctx context.Context, f runFlags, r *orchestrator.Report) error {
 	summary, err := a.summaryFile(f, r)
 	all := []error{err}
 	for _, file := range []struct {
@@ -28,7 +29,7 @@ func (a *app) writeReports(f runFlags, r *orchestrator.Report) error {
 		if file.path == "" {
 			continue
 		}
-		if err := a.write(file.path, file.write); err != nil {
+		if err := a.write(ctx, file.path, file.write); err != nil {
 			all = append(all, err)
 		} else if file.path == summary {
 			a.Say("all about the run is in %s", summary)

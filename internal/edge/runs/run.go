@@ -312,7 +312,7 @@ func (a *app) runHere(ctx context.Context, f runFlags) (err error) {
 	debug.SetGCPercent(min(shortLived, max(100, shortLived*usualTasks/max(1, len(s.graph.Tasks)))))
 	switch {
 	case f.graph != "":
-		return a.writeGraph(s, f.graph)
+		return a.writeGraph(ctx, s, f.graph)
 	case f.dry != "":
 		return a.dryRun(ctx, s, p, f)
 	}
