@@ -3,11 +3,9 @@ package runs
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
 	"brood/internal/base/errs"
@@ -56,17 +54,6 @@ func (f *runFlags) dir() (string, error) {
 	dir, err := cli.Absolute(f.cwd)
 	if err != nil {
 		return "", err
-	}
-	info, err := os.Stat(dir)
-	switch {
-	case err == nil && info.IsDir():
-	case f.cwd == "": // the current folder may be gone
-	case errors.Is(err, fs.ErrNotExist):
-		return "", errs.New(errs.NotFound, "--cwd=%s: there is no such folder", f.cwd)
-	case err == nil, errors.Is(err, syscall.ENOTDIR):
-		return "", errs.New(errs.InvalidArgument, "--cwd=%s is no folder", f.cwd)
-	default:
-		return "", errs.New(errs.InvalidArgument, "--cwd=%s: %w", f.cwd, err)
 	}
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		return real, nil
