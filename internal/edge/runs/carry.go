@@ -52,7 +52,7 @@ func (a *app) carryOut(ctx context.Context, s *session, p *parts, f runFlags) (e
 	if r == nil {
 		return errors.Join(err, show.close())
 	}
-	err = errors.Join(err, show.close(), a.writeReports(s, f, r))
+	err = errors.Join(err, show.close(), a.writeReports(ctx, f, r))
 	if err != nil {
 		return err
 	}

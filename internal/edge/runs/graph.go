@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"context"
 	"fmt"
 	"html"
 	"io"
@@ -15,18 +16,24 @@ import (
 
 // writeGraph writes the tasks and what waits on what: as an SVG picture where
 // the file's name ends so, else in the language of Graphviz.
-func (a *app) writeGraph(s *session, path string) error {
+func (a *app) writeGraph(ctx context.Context, s *session, path string) error {
 	write := func(w io.Writer) error { return writeDot(w, s.graph.Tasks) }
-	switch ext := filepath.Ext(path); ext {
-	case ".svg":
+	if strings.EqualFold(filepath.Ext(path), ".svg") {
 		write = func(w io.Writer) error { return writeSVG(w, s.graph.Tasks) }
-	case ".png", ".pdf", ".jpg", ".html", ".mermaid", ".json":
-		return errs.New(errs.Unsupported, "--graph writes .dot and .svg, not %s: make it from the dot file with Graphviz", ext)
 	}
 	if path == "-" {
 		return write(a.Out)
 	}
-	return writeReport(path, write)
+	return a.write(ctx, path, write)
+}
+
+// pictured refuses the names of files of formats that are not written.
+func pictured(path string) error {
+	switch ext := strings.ToLower(filepath.Ext(path)); ext {
+	case ".png", ".pdf", ".jpg", ".jpeg", ".html", ".mermaid", ".json":
+		return errs.New(errs.InvalidArgument, "--graph=%s: there are .dot and .svg, not %s: Graphviz makes others of .dot", path, ext)
+	}
+	return nil
 }
 
 func writeDot(w io.Writer, tasks []*run.Task) error {

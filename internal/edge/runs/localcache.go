@@ -18,7 +18,7 @@ import (
 // cacheAccess is what may be done with the caches.
 type cacheAccess struct{ local, shared cache.Access }
 
-// access reads --cache, --force and --no-cache.
+// access reads --cache, --force and --no-cache, and what turbo has beside.
 func (f *runFlags) access() (cacheAccess, error) {
 	all := cache.Access{Read: true, Write: true}
 	a := cacheAccess{local: all, shared: all}
@@ -28,7 +28,7 @@ func (f *runFlags) access() (cacheAccess, error) {
 			name, what, _ := strings.Cut(strings.TrimSpace(part), ":")
 			access := cache.Access{Read: strings.Contains(what, "r"), Write: strings.Contains(what, "w")}
 			if strings.Trim(what, "rw") != "" || name != "local" && name != "remote" {
-				return a, errs.New(errs.InvalidArgument, "--cache %q is not understood: write local:rw,remote:r, with r to read and w to write", f.cache)
+				return a, errs.New(errs.InvalidArgument, "%s %q is not understood: write local:rw,remote:r, with r to read and w to write", f.source("--cache"), f.cache)
 			}
 			if name == "local" {
 				a.local = access
@@ -36,6 +36,12 @@ func (f *runFlags) access() (cacheAccess, error) {
 				a.shared = access
 			}
 		}
+	}
+	if f.remoteOnly {
+		a.local = cache.Access{}
+	}
+	if f.remoteReadOnly {
+		a.shared.Write = false
 	}
 	if f.force {
 		a.local.Read, a.shared.Read = false, false

@@ -1,24 +1,22 @@
 package runs
 
 import (
-	"bytes"
+	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
-
-	"github.com/google/renameio/v2"
 
 	"brood/internal/base/errs"
 	"brood/internal/edge/view"
 	"brood/internal/run/orchestrator"
 )
 
-// writeReports writes the files that the flags ask for, and CI's summary.
-func (a *app) writeReports(s *session, f runFlags, r *orchestrator.Report) error {
+// writeReports writes the files that the flags ask for, and CI's summary. One
+// that cannot be written keeps none of the others.
+func (a *app) writeReports(ctx context.Context, f runFlags, r *orchestrator.Report) error {
 	summary, err := a.summaryFile(f, r)
-	if err != nil {
-		return err
-	}
+	all := []error{err}
 	for _, file := range []struct {
 		path  string
 		write func(io.Writer) error
@@ -31,20 +29,22 @@ func (a *app) writeReports(s *session, f runFlags, r *orchestrator.Report) error
 		if file.path == "" {
 			continue
 		}
-		if err := writeReport(file.path, file.write); err != nil {
-			return err
+		if err := a.write(ctx, file.path, file.write); err != nil {
+			all = append(all, err)
+		} else if file.path == summary {
+			a.Say("all about the run is in %s", summary)
 		}
 	}
-	if summary != "" {
-		a.Say("all about the run is in %s", summary)
-	}
-	return stepSummary(r)
+	return errors.Join(append(all, stepSummary(r))...)
 }
+
+// inHome is the value of --summarize alone: true and false are turbo's too.
+const inHome = "true"
 
 // summaryFile is where --summarize writes: in brood's home unless it says, for
 // a new file in the workspace would be an input of its tasks.
 func (a *app) summaryFile(f runFlags, r *orchestrator.Report) (string, error) {
-	if f.summarize != "-" {
+	if f.summarize != inHome {
 		return f.summarize, nil
 	}
 	h, err := a.OwnDir()
@@ -52,21 +52,6 @@ func (a *app) summaryFile(f runFlags, r *orchestrator.Report) (string, error) {
 		return "", err
 	}
 	return filepath.Join(h.Dir(), "runs", r.Run+".json"), nil
-}
-
-// writeReport replaces a file by what write gives.
-func writeReport(path string, write func(io.Writer) error) error {
-	var b bytes.Buffer
-	if err := write(&b); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return errs.New(errs.FailedPrecondition, "the folder of a report: %w", err)
-	}
-	if err := renameio.WriteFile(path, b.Bytes(), 0o644); err != nil {
-		return errs.New(errs.FailedPrecondition, "a report cannot be written: %w", err)
-	}
-	return nil
 }
 
 // stepSummary adds the run to the page of a GitHub workflow's step.

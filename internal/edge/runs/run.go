@@ -27,7 +27,8 @@ type runFlags struct {
 	cwd         string
 	affected    string
 	noInference string
-	ignored     []string // flags of turbo that change nothing
+	ignored     []string          // flags of turbo that change nothing
+	from        map[string]string // flags that a variable said, and which
 
 	dry   string
 	graph string
@@ -42,6 +43,8 @@ type runFlags struct {
 	timeout     time.Duration
 	retry       int
 	envMode     string
+	// What turbo's variables leave out of the caches.
+	remoteOnly, remoteReadOnly bool
 
 	logs      string
 	order     string
@@ -87,6 +90,9 @@ has no command of that name. The exit code is 1 when a task failed.`,
 		}
 		f.Affected = c.Flags().Changed("affected")
 		if err := f.heedTurbos(c); err != nil {
+			return err
+		}
+		if err := f.heedVariables(c.Flags()); err != nil {
 			return err
 		}
 		return cli.Interruptible(func(ctx context.Context, _ []string) error { return a.runTasks(ctx, f) })(c, args)
@@ -140,7 +146,7 @@ func (f *runFlags) showing(cmd *cobra.Command) {
 	flags.BoolVar(&f.noColour, "no-color", false, "use no colours")
 	flags.BoolVar(&f.plain, "plain", false, "do not paint on the terminal")
 	flags.StringVar(&f.summarize, "summarize", "", "write all about the run as JSON to a `file` (default: in brood's home)")
-	flags.Lookup("summarize").NoOptDefVal = "-"
+	flags.Lookup("summarize").NoOptDefVal = inHome
 	flags.StringVar(&f.trace, "trace", "", "write when what ran to a `file` for chrome://tracing or Perfetto (default: nowhere)")
 	flags.StringVar(&f.junit, "junit", "", "write a JUnit report to a `file` (default: nowhere)")
 	flags.StringVar(&f.report, "report", "", "write outcomes and summary as JSON to a `file` (default: nowhere)")
@@ -165,13 +171,16 @@ func (f *runFlags) check() error {
 		return errs.New(errs.InvalidArgument, "--dry is text or json, not %q", f.dry)
 	}
 	if f.order != "auto" && f.order != "stream" && f.order != "grouped" {
-		return errs.New(errs.InvalidArgument, "--log-order is auto, stream or grouped, not %q", f.order)
+		return errs.New(errs.InvalidArgument, "%s is auto, stream or grouped, not %q", f.source("--log-order"), f.order)
 	}
 	if f.prefix != "auto" && f.prefix != "task" && f.prefix != "none" {
 		return errs.New(errs.InvalidArgument, "--log-prefix is auto, task or none, not %q", f.prefix)
 	}
-	if f.envMode != "" && f.envMode != "strict" && f.envMode != "loose" {
-		return errs.New(errs.InvalidArgument, "--env-mode is strict or loose, not %q", f.envMode)
+	if err := f.checkEnvMode(); err != nil {
+		return err
+	}
+	if f.Only && f.ExcludeDependencies {
+		return errs.New(errs.InvalidArgument, "--only and --exclude-dependencies exclude each other: both leave out what the named tasks depend on, and the second keeps their keys")
 	}
 	if f.colour && f.noColour {
 		return errs.New(errs.InvalidArgument, "--color and --no-color exclude each other")
@@ -179,8 +188,21 @@ func (f *runFlags) check() error {
 	if f.retry < 0 || f.timeout < 0 {
 		return errs.New(errs.InvalidArgument, "--retry and --timeout are not negative")
 	}
+	if f.summarize == "false" {
+		f.summarize = ""
+	}
+	if err := pictured(f.graph); err != nil {
+		return err
+	}
 	_, err := view.ParseLogs(f.logs)
 	return err
+}
+
+func (f *runFlags) checkEnvMode() error {
+	if f.envMode != "" && f.envMode != "strict" && f.envMode != "loose" {
+		return errs.New(errs.InvalidArgument, "%s is strict or loose, not %q", f.source("--env-mode"), f.envMode)
+	}
+	return nil
 }
 
 // forced is the flag that history keeps, for it makes tasks run.
@@ -208,7 +230,7 @@ func (f *runFlags) continues(w *workspace.Workspace) (dispatch.Continue, error) 
 
 // places is how many tasks run at once.
 func (f *runFlags) places(w *workspace.Workspace) (int, error) {
-	said, where := f.concurrency, "--concurrency"
+	said, where := f.concurrency, f.source("--concurrency")
 	if said == "" {
 		said, where = w.Settings.Concurrency, string(w.Kind)
 	}
@@ -237,6 +259,9 @@ const (
 // runTasks is brood run.
 func (a *app) runTasks(ctx context.Context, f runFlags) (err error) {
 	if err := f.check(); err != nil {
+		return err
+	}
+	if err := a.destinations(f); err != nil {
 		return err
 	}
 	if len(f.Tasks) == 0 {
@@ -287,7 +312,7 @@ func (a *app) runHere(ctx context.Context, f runFlags) (err error) {
 	debug.SetGCPercent(min(shortLived, max(100, shortLived*usualTasks/max(1, len(s.graph.Tasks)))))
 	switch {
 	case f.graph != "":
-		return a.writeGraph(s, f.graph)
+		return a.writeGraph(ctx, s, f.graph)
 	case f.dry != "":
 		return a.dryRun(ctx, s, p, f)
 	}

@@ -91,6 +91,9 @@ func newRunsLs(a *app) *cobra.Command {
 }
 
 func (a *app) listRuns(ctx context.Context, all bool, limit int) (err error) {
+	if limit < 1 {
+		return errs.New(errs.InvalidArgument, "--limit is at least 1, not %d", limit)
+	}
 	root := ""
 	if !all {
 		ws, err := workspace.Open(".")

@@ -40,6 +40,12 @@ project has, or the project of this folder.`,
 			return cli.WrongUse(c, "one task is explained, not %d", len(args))
 		}
 		f.Tasks = args
+		if err := f.heedVariables(c.Flags()); err != nil {
+			return err
+		}
+		if err := f.checkEnvMode(); err != nil {
+			return err
+		}
 		return cli.Interruptible(func(ctx context.Context, _ []string) error { return a.why(ctx, f) })(c, args)
 	}
 	cmd.Flags().StringVar(&f.cwd, "cwd", "", "be in this `folder` (default: the current one)")

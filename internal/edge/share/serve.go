@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"brood/internal/base/errs"
 	"brood/internal/config"
 	"brood/internal/edge/cli"
 	"brood/internal/fabric/blob/server"
@@ -64,5 +65,9 @@ func serve(ctx context.Context, a *cli.App, c server.Config, size string) error 
 		}
 		a.Tell("serving %s at %s://%s; runs use it with BROOD_CACHE=%[2]s://%[3]s", c.Dir, scheme, at)
 	}
-	return server.Serve(ctx, c)
+	err = server.Serve(ctx, c)
+	if errs.Is(err, errs.FailedPrecondition) || errs.Is(err, errs.AlreadyExists) {
+		return errs.New(errs.InvalidArgument, "%w", err) // the folder: another is to be named
+	}
+	return err
 }

@@ -164,7 +164,7 @@ func readLimits(p *rexec.CacheCapabilities) (Limits, error) {
 		return Limits{}, errs.New(errs.Unsupported, "the server executes, but has no cache")
 	}
 	if f := p.GetDigestFunctions(); len(f) > 0 && !slices.Contains(f, rexec.DigestFunction_SHA256) {
-		return Limits{}, errs.New(errs.Unsupported, "the server does not know SHA-256, which brood uses: it has %v", f)
+		return Limits{}, errs.New(errs.Unsupported, "the server does not know SHA-256, which brood uses: it has %.200s", fmt.Sprint(f))
 	}
 	l := Limits{
 		Batch:     batchMost,
@@ -235,7 +235,7 @@ func (c *Client) Missing(ctx context.Context, list []Digest) ([]Digest, error) {
 		for _, p := range answer.GetMissingBlobDigests() {
 			d, err := FromProto(p)
 			if err != nil || !wanted[d] {
-				return nil, errs.New(errs.Internal, "cache %s: it misses a blob that it was not asked for: %s/%d", c.address, p.GetHash(), p.GetSizeBytes())
+				return nil, errs.New(errs.Internal, "cache %s: it misses a blob that it was not asked for: %.80q/%d", c.address, p.GetHash(), p.GetSizeBytes())
 			}
 			delete(wanted, d)
 			missing = append(missing, d)

@@ -7,6 +7,7 @@ import (
 
 	rexec "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"brood/internal/base/errs"
 )
@@ -121,6 +122,14 @@ func TestEveryCodeTravels(t *testing.T) {
 		if _, ok := ourCodes[c]; !ok {
 			t.Errorf("%v means nothing", c)
 		}
+	}
+}
+
+// What a server says is shown, and may be of any length.
+func TestMessagesOfServersAreBounded(t *testing.T) {
+	err := fromStatus(status.New(codes.Internal, strings.Repeat("x", 1<<20)))
+	if n := len(err.Error()); n > 2000 {
+		t.Errorf("%d bytes", n)
 	}
 }
 

@@ -75,7 +75,7 @@ func fromStatus(s *status.Status) error {
 	if !ok {
 		c = errs.Internal
 	}
-	return errs.New(c, "%s", s.Message())
+	return errs.New(c, "%.1000s", s.Message())
 }
 
 // fromRPC is what the error of a call means. An end of the context is told as

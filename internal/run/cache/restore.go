@@ -325,7 +325,7 @@ func (h *Hit) allowed() error {
 	}
 	check := func(name string) error {
 		if !set.Match(name) || h.c.cfg.Tracked(name) {
-			return errs.New(errs.DataLoss, "the stored output %s is none of its outputs", name)
+			return errs.New(errs.DataLoss, "the stored output %.200q is none of its outputs", name)
 		}
 		return nil
 	}
@@ -341,7 +341,7 @@ func (h *Hit) allowed() error {
 	}
 	for _, d := range h.entry.Dirs {
 		if !set.Match(d.Path) {
-			return errs.New(errs.DataLoss, "the stored output %s is none of its outputs", d.Path)
+			return errs.New(errs.DataLoss, "the stored output %.200q is none of its outputs", d.Path)
 		}
 	}
 	return nil

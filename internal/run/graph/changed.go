@@ -31,7 +31,14 @@ func (b *builder) base(ctx context.Context) (*gitRange, error) {
 	if r.from != "" {
 		return r, nil
 	}
-	if r.from = b.variable("TURBO_SCM_BASE"); r.from != "" {
+	r.from, r.to = b.variable("TURBO_SCM_BASE"), b.variable("TURBO_SCM_HEAD")
+	r.dirty = r.to != ""
+	for name, commit := range map[string]string{"TURBO_SCM_BASE": r.from, "TURBO_SCM_HEAD": r.to} {
+		if strings.HasPrefix(commit, "-") {
+			return nil, errs.New(errs.InvalidArgument, "%s=%s: a commit does not begin with a dash", name, commit)
+		}
+	}
+	if r.from != "" {
 		return r, nil
 	}
 	candidates := []string{"main", "master", "origin/HEAD"}
@@ -142,8 +149,15 @@ func (b *builder) changedFiles(ctx context.Context, r gitRange) ([]string, error
 		args = append(args, r.to)
 	}
 	out, err := b.git(ctx, append(args, "--")...)
-	if err != nil || r.to != "" {
+	if err != nil || r.to != "" && !r.dirty {
 		return split(out), err
+	}
+	if r.dirty {
+		more, err := b.git(ctx, "diff", "--name-only", "--no-renames", "--relative", "-z", "HEAD", "--")
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, more...)
 	}
 	untracked, err := b.git(ctx, "ls-files", "--others", "--exclude-standard", "-z")
 	return append(split(out), split(untracked)...), err

@@ -33,6 +33,8 @@ type gitRange struct {
 	from, to string // to is empty for the working tree
 	// forked compares with where to left from.
 	forked bool
+	// dirty adds what is not committed to a range that ends at a commit.
+	dirty bool
 	// lenient takes an unknown commit as "everything changed".
 	lenient bool
 }

@@ -17,7 +17,8 @@ type Selection struct {
 	Filters []string
 	// Affected selects the projects that changed since Base, and their
 	// dependents. An empty Base is found: TURBO_SCM_BASE, the base of a pull
-	// request on GitHub, main, master, origin/HEAD.
+	// request on GitHub, main, master, origin/HEAD; then TURBO_SCM_HEAD is up to
+	// where commits count, for what is checked out.
 	Affected bool
 	Base     string
 	// Only leaves out every task that is not of a selected project and a named

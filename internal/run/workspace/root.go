@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"brood/internal/base/errs"
 	"brood/internal/run/workspace/source"
@@ -140,7 +141,7 @@ func isPackage(dir string) (bool, error) {
 	return isRegular(path, path)
 }
 
-// absolute resolves links, so that a root has one name.
+// absolute resolves links of a folder, so that a root has one name.
 func absolute(dir string) (string, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -150,7 +151,22 @@ func absolute(dir string) (string, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return "", errs.New(errs.NotFound, "%s does not exist", abs)
 	}
-	return real, err
+	if err == nil {
+		err = folder(real)
+	}
+	if err != nil {
+		return "", errs.New(errs.InvalidArgument, "%s is no folder that can be read: %w", abs, err)
+	}
+	return real, nil
+}
+
+// folder is an error where there is none.
+func folder(dir string) error {
+	info, err := os.Stat(dir)
+	if err == nil && !info.IsDir() {
+		err = syscall.ENOTDIR
+	}
+	return err
 }
 
 // GlobalFiles are files of the root whose change concerns every project.

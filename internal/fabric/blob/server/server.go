@@ -63,7 +63,7 @@ func Serve(ctx context.Context, c Config) (err error) {
 	if c.MaxBytes == 0 {
 		c.MaxBytes = DefaultMaxBytes
 	}
-	if err := c.check(); err != nil {
+	if err := c.check(ctx); err != nil {
 		return err
 	}
 	options, err := c.options()
@@ -113,17 +113,20 @@ func serve(ctx context.Context, srv *grpc.Server, l net.Listener) error {
 	return nil
 }
 
-// check refuses what would be open to strangers.
-func (c Config) check() error {
+// check refuses what cannot be served, or would be open to strangers.
+func (c Config) check(ctx context.Context) error {
 	if c.Dir == "" {
 		return errs.New(errs.InvalidArgument, "the cache needs a folder")
 	}
 	if c.MaxBytes < 0 {
 		return errs.New(errs.InvalidArgument, "the cache's size %d is below zero", c.MaxBytes)
 	}
-	host, _, err := net.SplitHostPort(c.Listen)
+	host, port, err := net.SplitHostPort(c.Listen)
 	if err != nil {
 		return errs.New(errs.InvalidArgument, "listen on %q: write HOST:PORT", c.Listen)
+	}
+	if _, err := net.DefaultResolver.LookupPort(ctx, "tcp", port); err != nil {
+		return errs.New(errs.InvalidArgument, "listen on %q: a port is a number up to 65535", c.Listen)
 	}
 	if c.Token == "" && !local(host) {
 		return errs.New(errs.InvalidArgument,

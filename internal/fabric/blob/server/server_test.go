@@ -99,6 +99,13 @@ func TestStrangersAreNotServedWithoutToken(t *testing.T) {
 	}
 }
 
+func TestAPortThatThereCannotBeIsRefused(t *testing.T) {
+	err := server.Serve(t.Context(), server.Config{Dir: t.TempDir(), Listen: "127.0.0.1:99999"})
+	if errs.CodeOf(err) != errs.InvalidArgument || !strings.Contains(err.Error(), "port") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestOneServerPerFolder(t *testing.T) {
 	dir := t.TempDir()
 	start(t, server.Config{Dir: dir})

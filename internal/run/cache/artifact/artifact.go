@@ -64,7 +64,9 @@ func New(cfg Config) (*Cache, error) {
 	if cfg.Token == "" {
 		return nil, errs.New(errs.Unauthenticated, "the cache %s needs a token: set BROOD_CACHE_TOKEN (TURBO_TOKEN is for the cache that TURBO_API names)", u.Host)
 	}
-	t := &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true}
+	// The bound of headers is one of messages too: errors name a status, or where
+	// a server sends us.
+	t := &http.Transport{MaxResponseHeaderBytes: 32 << 10, Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true}
 	return &Cache{cfg: cfg, base: u, client: &http.Client{Transport: t}}, nil
 }
 
@@ -151,7 +153,7 @@ func (c *Cache) once(ctx context.Context, method string, key run.Key, content fu
 	text := body.rest(300) // it only says more about the status
 	_ = body.Close()
 	code, again := codeOf(resp.StatusCode)
-	return nil, again, errs.New(code, "it answered %s: %s", resp.Status, strings.TrimSpace(string(text)))
+	return nil, again, errs.New(code, "it answered %.100s: %s", resp.Status, strings.TrimSpace(string(text)))
 }
 
 func codeOf(status int) (code errs.Code, again bool) {

@@ -56,6 +56,10 @@ type Dir struct {
 // saved of one is half of that at most.
 const LogMost = 32 << 20
 
+// pathMost bounds a path and the target of a link: twice what Linux takes in a
+// call, and errors of the system name them whole.
+const pathMost = 8 << 10
+
 // InlineMost is the largest content that rides in an entry: below that a file
 // of its own costs more than its bytes. InlineAll bounds their sum.
 const (
@@ -100,6 +104,9 @@ func (e *Entry) Size() int64 {
 func (e *Entry) Check() error {
 	seen := make(map[string]bool, len(e.Files)+len(e.Links)+len(e.Dirs))
 	name := func(p string) error {
+		if len(p) > pathMost {
+			return errs.New(errs.DataLoss, "entry of %.80q: output %.200q has a path of %d bytes", string(e.Task), p, len(p))
+		}
 		if !Clean(p) {
 			return errs.New(errs.DataLoss, "entry of %.80q: output %.200q is no path below the root", string(e.Task), p)
 		}
@@ -121,7 +128,7 @@ func (e *Entry) Check() error {
 		if err := name(l.Path); err != nil {
 			return err
 		}
-		if l.Target == "" || strings.Contains(l.Target, "\x00") {
+		if l.Target == "" || len(l.Target) > pathMost || strings.Contains(l.Target, "\x00") {
 			return errs.New(errs.DataLoss, "entry of %.80q: link %.200q is damaged", string(e.Task), l.Path)
 		}
 	}

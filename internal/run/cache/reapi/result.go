@@ -241,19 +241,20 @@ func (c *Cache) decode(ctx context.Context, r *rexec.ActionResult) (*entry.Entry
 	for _, l := range r.GetOutputSymlinks() {
 		e.Links = append(e.Links, entry.Link{Path: unescape(l.GetPath(), l.GetNodeProperties(), propName), Target: unescape(l.GetTarget(), l.GetNodeProperties(), propTarget)})
 	}
+	trees := planter{e: e}
 	for _, d := range r.GetOutputDirectories() {
 		td, err := blob.FromProto(d.GetTreeDigest())
 		if err != nil {
 			return nil, err
 		}
 		if td.Size > entry.Most {
-			return nil, errs.New(errs.DataLoss, "the tree of %s has %d bytes", d.GetPath(), td.Size)
+			return nil, errs.New(errs.DataLoss, "the tree of %.200q has %d bytes", d.GetPath(), td.Size)
 		}
 		b, err := c.client.Fetch(ctx, td)
 		if err != nil {
 			return nil, err
 		}
-		if err := addTree(e, d.GetPath(), b); err != nil {
+		if err := trees.add(d.GetPath(), b); err != nil {
 			return nil, err
 		}
 	}
@@ -302,52 +303,82 @@ func addFile(e *entry.Entry, name string, p *rexec.Digest, mode uint32) error {
 // deepest bounds how far folders of a tree may be nested.
 const deepest = 4096
 
-// addTree adds what a Tree message holds below name.
-func addTree(e *entry.Entry, name string, b []byte) error {
+// What the trees of a result may stand for, all of them together: a folder may
+// be named any number of times, so that a small tree has any number of outputs,
+// with paths of any length. An entry has no more either, see entry.Most.
+const (
+	most      = 1_000_000
+	mostBytes = 64 << 20 // of paths and targets
+)
+
+// planter adds what is in trees to an entry.
+type planter struct {
+	e        *entry.Entry
+	children map[string]*rexec.Directory // of the tree that is added
+	count    int
+	bytes    int
+}
+
+// add adds what a Tree message holds below name.
+func (p *planter) add(name string, b []byte) error {
 	tree := &rexec.Tree{}
 	if err := proto.Unmarshal(b, tree); err != nil {
-		return errs.New(errs.DataLoss, "the tree of %s is damaged: %w", name, err)
+		return errs.New(errs.DataLoss, "the tree of %.200q is damaged: %w", name, err)
 	}
-	children := make(map[string]*rexec.Directory, len(tree.GetChildren()))
+	p.children = make(map[string]*rexec.Directory, len(tree.GetChildren()))
 	for _, c := range tree.GetChildren() {
 		raw, err := marshal(c)
 		if err != nil {
 			return err
 		}
-		children[blob.Of(raw).String()] = c
+		p.children[blob.Of(raw).String()] = c
 	}
-	name = unescape(name, tree.GetRoot().GetNodeProperties(), propName)
-	return (&planter{e: e, children: children}).plant(name, tree.GetRoot(), 0)
+	return p.plant("", unescape(name, tree.GetRoot().GetNodeProperties(), propName), tree.GetRoot(), 0)
 }
 
-type planter struct {
-	e        *entry.Entry
-	children map[string]*rexec.Directory
-	count    int
+// below makes the path of an output in a folder, if one more may be. target is
+// that of a link.
+func (p *planter) below(folder, name, target string) (string, error) {
+	p.count++
+	p.bytes += len(folder) + 1 + len(name) + len(target)
+	if p.count > most || p.bytes > mostBytes {
+		return "", errs.New(errs.DataLoss, "the trees of the result are too large: more than %d outputs, or %d bytes of paths", most, mostBytes)
+	}
+	if folder == "" {
+		return name, nil
+	}
+	return folder + "/" + name, nil
 }
 
-// most bounds how many outputs a tree may stand for: a folder may be named any
-// number of times.
-const most = 5_000_000
-
-func (p *planter) plant(name string, d *rexec.Directory, depth int) error {
-	p.count += 1 + len(d.GetFiles()) + len(d.GetSymlinks())
-	if depth > deepest || p.count > most {
-		return errs.New(errs.DataLoss, "the tree of %.100s is too deep or too large", name)
+func (p *planter) plant(folder, name string, d *rexec.Directory, depth int) error {
+	if depth > deepest {
+		return errs.New(errs.DataLoss, "the tree of %.200q is too deep", folder)
+	}
+	here, err := p.below(folder, name, "")
+	if err != nil {
+		return err
 	}
 	mode := uint32(0o755)
 	if m := d.GetNodeProperties().GetUnixMode(); m != nil {
 		mode = m.GetValue() & 0o777
 	}
-	p.e.Dirs = append(p.e.Dirs, entry.Dir{Path: name, Perm: mode})
-	join := func(s string, np *rexec.NodeProperties) string { return name + "/" + unescape(s, np, propName) }
+	p.e.Dirs = append(p.e.Dirs, entry.Dir{Path: here, Perm: mode})
 	for _, f := range d.GetFiles() {
-		if err := addFile(p.e, join(f.GetName(), f.GetNodeProperties()), f.GetDigest(), perm(f.GetNodeProperties(), f.GetIsExecutable())); err != nil {
+		at, err := p.below(here, unescape(f.GetName(), f.GetNodeProperties(), propName), "")
+		if err != nil {
+			return err
+		}
+		if err := addFile(p.e, at, f.GetDigest(), perm(f.GetNodeProperties(), f.GetIsExecutable())); err != nil {
 			return err
 		}
 	}
 	for _, l := range d.GetSymlinks() {
-		p.e.Links = append(p.e.Links, entry.Link{Path: join(l.GetName(), l.GetNodeProperties()), Target: unescape(l.GetTarget(), l.GetNodeProperties(), propTarget)})
+		target := unescape(l.GetTarget(), l.GetNodeProperties(), propTarget)
+		at, err := p.below(here, unescape(l.GetName(), l.GetNodeProperties(), propName), target)
+		if err != nil {
+			return err
+		}
+		p.e.Links = append(p.e.Links, entry.Link{Path: at, Target: target})
 	}
 	for _, sub := range d.GetDirectories() {
 		cd, err := blob.FromProto(sub.GetDigest())
@@ -356,9 +387,9 @@ func (p *planter) plant(name string, d *rexec.Directory, depth int) error {
 		}
 		child := p.children[cd.String()]
 		if child == nil {
-			return errs.New(errs.DataLoss, "the tree of %s lacks a folder", name)
+			return errs.New(errs.DataLoss, "the tree of %.200q lacks a folder", here)
 		}
-		if err := p.plant(join(sub.GetName(), child.GetNodeProperties()), child, depth+1); err != nil {
+		if err := p.plant(here, unescape(sub.GetName(), child.GetNodeProperties(), propName), child, depth+1); err != nil {
 			return err
 		}
 	}
