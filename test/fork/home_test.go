@@ -19,6 +19,20 @@ func TestDeletedHomeLeavesNothingRunning(t *testing.T) {
 	live.Eventually(t, "nothing is left", func() bool { return len(live.Census(d.Home)) == 0 && syscall.Kill(d.PID(), 0) != nil })
 }
 
+// The same when no daemon was there to see it.
+func TestHomeDeletedWithoutADaemonLeavesNothingRunning(t *testing.T) {
+	d := live.Start(t, live.Options{})
+	create(t, d, "src", "sleep", "1000")
+	d.Stop()
+	if len(live.Census(d.Home)) == 0 {
+		t.Fatal("the sandbox ended with its daemon")
+	}
+	if err := os.RemoveAll(d.Home); err != nil {
+		t.Fatal(err)
+	}
+	live.Eventually(t, "nothing is left", func() bool { return len(live.Census(d.Home)) == 0 })
+}
+
 // A home that was moved keeps its sandboxes: they run on, and the next daemon
 // there has them, with their state, and forks them.
 func TestMovedHomeKeepsItsSandboxes(t *testing.T) {

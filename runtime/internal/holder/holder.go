@@ -142,6 +142,16 @@ func sameFile(f *os.File, path string) bool {
 	return err == nil && os.SameFile(open, named)
 }
 
+// lookEvery is how often the holder looks whether its folder is still there.
+const lookEvery = 5 * time.Second
+
+// removed says that a file has no name any more. One that was moved, with its
+// home for one, has.
+func removed(f *os.File) bool {
+	var st unix.Stat_t
+	return unix.Fstat(int(f.Fd()), &st) == nil && st.Nlink == 0
+}
+
 const (
 	lockName  = "holder.lock"
 	stateName = "state"
@@ -186,12 +196,18 @@ func (h *holder) loop() error {
 	signal.Notify(ends, unix.SIGTERM)
 	again := time.NewTimer(0)
 	defer again.Stop()
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
 	for {
 		select {
 		case <-h.quit:
 			return nil
 		case <-ends:
 			return nil
+		case <-look.C:
+			if removed(h.lock) {
+				return errors.New("its folder was removed, and nobody could reach the sandboxes any more: they end")
+			}
 		case <-again.C:
 			if err := h.startLauncher(); err != nil {
 				logf("start launcher: %v", err)
