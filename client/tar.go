@@ -101,7 +101,7 @@ func writeFile(tw *tar.Writer, p string, h *tar.Header) error {
 // holds directly into root. Every entry must be the top or below it.
 func readTar(r io.Reader, root *os.Root, name string) (Copied, error) {
 	u := unpacker{root: root, name: name}
-	tr := tar.NewReader(r)
+	tr := content.NewTar(r)
 	for {
 		h, err := tr.Next()
 		if errors.Is(err, io.EOF) {

@@ -145,6 +145,7 @@ func TestUnpackFailuresLeaveNoHalfFile(t *testing.T) {
 	}{
 		{"cut in the content", bytes.NewReader(whole[:512+1][:512]), errs.DataLoss},
 		{"cut in a header", bytes.NewReader(whole[:100]), errs.DataLoss},
+		{"nothing", bytes.NewReader(nil), errs.DataLoss},
 		{"noise", bytes.NewReader(bytes.Repeat([]byte("noise"), 300)), errs.DataLoss},
 		{"failing", io.MultiReader(bytes.NewReader(whole[:512]), fails{errs.New(errs.Canceled, "stop")}), errs.Canceled},
 	} {
@@ -156,6 +157,16 @@ func TestUnpackFailuresLeaveNoHalfFile(t *testing.T) {
 		}
 	}
 	noTemp(t, dir)
+}
+
+// A stream that is cut behind an entry is not taken for a smaller one.
+func TestUnpackRefusesAStreamCutBetweenEntries(t *testing.T) {
+	whole := stream(t, file("a", 0o644), file("b", 0o644))
+	for _, n := range []int{1024, 2048} {
+		if _, err := Unpack(bytes.NewReader(whole[:n]), open(t, t.TempDir()), Options{}); !errs.Is(err, errs.DataLoss) || !strings.Contains(err.Error(), "the tar stream is cut short") {
+			t.Errorf("%d of %d bytes: %v", n, len(whole), err)
+		}
+	}
 }
 
 type fails struct{ err error }

@@ -54,7 +54,7 @@ type folder struct {
 // end also when an entry is refused late; what was unpacked before stays.
 func Unpack(r io.Reader, root *os.Root, opt Options) (Stats, error) {
 	u := &unpacker{root: root, opt: opt, buf: make([]byte, 64<<10)}
-	err := u.all(tar.NewReader(r))
+	err := u.all(content.NewTar(r))
 	return u.stats, errors.Join(err, u.forgetDir(), u.leave(""))
 }
 
@@ -88,7 +88,7 @@ func (u *unpacker) in(name string) (*os.Root, string, error) {
 	return d, base, err
 }
 
-func (u *unpacker) all(tr *tar.Reader) error {
+func (u *unpacker) all(tr *content.Tar) error {
 	for {
 		h, err := tr.Next()
 		if errors.Is(err, io.EOF) {
