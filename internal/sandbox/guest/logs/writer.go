@@ -6,8 +6,9 @@ import (
 	"io"
 	"os"
 	"sync"
-	"syscall"
 	"time"
+
+	"brood/internal/base/errs"
 )
 
 // File is what a segment must be able to do; *os.File is one.
@@ -114,7 +115,7 @@ func (w *Writer) End() {
 func (w *Writer) drop(n int, err error) {
 	if w.lost == 0 {
 		w.why = "it could not be written"
-		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		if errs.DiskFull(err) {
 			w.why = "the disk was full"
 		}
 	}
