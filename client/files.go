@@ -58,7 +58,7 @@ func (c *Client) CopyTo(ctx context.Context, sandbox, local, remote string) (Cop
 		return Copied{}, failed(errs.New(errs.NotFound, "%w", err))
 	}
 	if !path.IsAbs(remote) {
-		return Copied{}, failed(errs.New(errs.InvalidArgument, "%s:%s is not absolute: begin the path inside with /", sandbox, remote))
+		return Copied{}, failed(errs.New(errs.InvalidArgument, "%s:%.200s is not absolute: begin the path inside with /", sandbox, remote))
 	}
 	dir, name := path.Clean(remote), filepath.Base(filepath.Clean(local))
 	into, err := c.StatFile(ctx, sandbox, dir, true)
@@ -71,14 +71,19 @@ func (c *Client) CopyTo(ctx context.Context, sandbox, local, remote string) (Cop
 		name = "."
 	case into.GetType() == broodv1.FileType_FILE_TYPE_DIRECTORY:
 	case contents || strings.HasSuffix(remote, "/"):
-		return Copied{}, failed(errs.New(errs.NotFound, "%s:%s is no folder: make it first", sandbox, remote))
+		if into == nil { // is it the folder that there is not, or the sandbox?
+			if _, err := c.GetSandbox(ctx, sandbox); errs.Is(err, errs.NotFound) {
+				return Copied{}, err
+			}
+		}
+		return Copied{}, failed(errs.New(errs.NotFound, "%s:%.200s is no folder: make it first", sandbox, remote))
 	case into != nil && st.IsDir():
-		return Copied{}, failed(errs.New(errs.InvalidArgument, "%s is a folder and %s:%s is not", local, sandbox, remote))
+		return Copied{}, failed(errs.New(errs.InvalidArgument, "%.200s is a folder and %s:%.200s is not", local, sandbox, remote))
 	default:
 		dir, name = path.Dir(dir), path.Base(dir)
 	}
 	if kind := content.Kind(st.Mode()); kind != "" {
-		return Copied{}, failed(errs.New(errs.Unsupported, "%s is a %s, which has no content to copy: name a file, folder or symlink", local, kind))
+		return Copied{}, failed(errs.New(errs.Unsupported, "%.200s is a %s, which has no content to copy: name a file, folder or symlink", local, kind))
 	}
 	var copied Copied
 	r, w := io.Pipe()
@@ -107,7 +112,7 @@ func (c *Client) CopyFrom(ctx context.Context, sandbox, remote, local string) (C
 	st, err := os.Stat(local)
 	into := err == nil && st.IsDir()
 	if !into && (contents || strings.HasSuffix(filepath.ToSlash(local), "/")) {
-		return Copied{}, failed(errs.New(errs.NotFound, "%s is no folder: make it first", local))
+		return Copied{}, failed(errs.New(errs.NotFound, "%.200s is no folder: make it first", local))
 	}
 	dir, name := local, ""
 	if !into {
@@ -118,7 +123,7 @@ func (c *Client) CopyFrom(ctx context.Context, sandbox, remote, local string) (C
 	}
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Copied{}, failed(errs.New(errs.NotFound, "there is no folder %s: make it first", dir))
+		return Copied{}, failed(errs.New(errs.NotFound, "there is no folder %.200s: make it first", dir))
 	}
 	if err != nil {
 		return Copied{}, failed(errs.New(errs.NotFound, "%w", err))

@@ -89,7 +89,7 @@ func writeFile(tw *tar.Writer, p string, h *tar.Header) error {
 	}
 	if n, err := io.CopyN(tw, r, h.Size); err != nil {
 		if errors.Is(err, io.EOF) {
-			return errs.New(errs.FailedPrecondition, "%s became shorter while it was read (%d of %d bytes): copy it when nobody writes to it", p, n, h.Size)
+			return errs.New(errs.FailedPrecondition, "%.200s became shorter while it was read (%d of %d bytes): copy it when nobody writes to it", p, n, h.Size)
 		}
 		return err
 	}
@@ -101,7 +101,7 @@ func writeFile(tw *tar.Writer, p string, h *tar.Header) error {
 // holds directly into root. Every entry must be the top or below it.
 func readTar(r io.Reader, root *os.Root, name string) (Copied, error) {
 	u := unpacker{root: root, name: name}
-	tr := tar.NewReader(r)
+	tr := content.NewTar(r)
 	for {
 		h, err := tr.Next()
 		if errors.Is(err, io.EOF) {
@@ -134,7 +134,7 @@ type unpacker struct {
 func (u *unpacker) place(h *tar.Header) (string, error) {
 	clean := path.Clean(h.Name)
 	if !filepath.IsLocal(clean) || strings.ContainsRune(clean, 0) {
-		return "", errs.New(errs.PermissionDenied, "refused %.200q, which lies outside of what was asked for", h.Name)
+		return "", errs.New(errs.FailedPrecondition, "refused %.200q, which lies outside of what was asked for", h.Name)
 	}
 	if u.top == "" {
 		u.top = clean
@@ -153,7 +153,7 @@ func (u *unpacker) place(h *tar.Header) (string, error) {
 		below, ok = clean, true
 	}
 	if !ok {
-		return "", errs.New(errs.PermissionDenied, "refused %.200q, which lies outside of what was asked for", h.Name)
+		return "", errs.New(errs.FailedPrecondition, "refused %.200q, which lies outside of what was asked for", h.Name)
 	}
 	return path.Join(u.name, below), nil
 }
@@ -181,7 +181,7 @@ func (u *unpacker) dir(name string, h *tar.Header) error {
 		return nil // it is the caller's
 	}
 	if st, err := u.root.Lstat(name); err == nil && !st.IsDir() {
-		return errs.New(errs.FailedPrecondition, "%s is in the way of a folder", name)
+		return errs.New(errs.FailedPrecondition, "%.200s is in the way of a folder", name)
 	}
 	if err := u.root.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -198,7 +198,7 @@ func (u *unpacker) room(name string) error {
 		return errs.New(errs.FailedPrecondition, "what was asked for is no folder")
 	}
 	if st, err := u.root.Lstat(name); err == nil && st.IsDir() {
-		return errs.New(errs.FailedPrecondition, "the folder %s is in the way of a file", name)
+		return errs.New(errs.FailedPrecondition, "the folder %.200s is in the way of a file", name)
 	}
 	return nil
 }

@@ -58,6 +58,8 @@ func hostile(t testing.TB) map[string][]byte {
 		"chmod by link":    tarOf(t, entry{name: "d", kind: dir}, entry{name: "d/l", link: "../../keep", kind: sym}, entry{name: "d/l", kind: dir}),
 		"device":           tarOf(t, entry{name: "d", kind: dir}, entry{name: "d/null", kind: tar.TypeChar}),
 		"empty":            tarOf(t),
+		"nothing":          nil,
+		"cut":              tarOf(t, entry{name: "d", kind: dir}, entry{name: "d/f", kind: reg})[:512],
 		"garbage":          []byte("not a tar at all"),
 		"deep top":         tarOf(t, entry{name: "a/b", kind: reg}),
 	}

@@ -109,7 +109,10 @@ type Batch struct {
 	// in its middle; empty: nothing.
 	Note string `protobuf:"bytes,11,opt,name=note,proto3" json:"note,omitempty"`
 	// Its end.
-	Summary       *v1.ForkBatchSummary `protobuf:"bytes,12,opt,name=summary,proto3" json:"summary,omitempty"`
+	Summary *v1.ForkBatchSummary `protobuf:"bytes,12,opt,name=summary,proto3" json:"summary,omitempty"`
+	// What the daemon wrote down of it was damaged: forks or events of it may be
+	// missing here; note says what is known.
+	Damaged       bool `protobuf:"varint,13,opt,name=damaged,proto3" json:"damaged,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -226,6 +229,13 @@ func (x *Batch) GetSummary() *v1.ForkBatchSummary {
 		return x.Summary
 	}
 	return nil
+}
+
+func (x *Batch) GetDamaged() bool {
+	if x != nil {
+		return x.Damaged
+	}
+	return false
 }
 
 // ListBatchesRequest asks for all batches.
@@ -618,7 +628,7 @@ var File_brood_v1_batches_proto protoreflect.FileDescriptor
 
 const file_brood_v1_batches_proto_rawDesc = "" +
 	"\n" +
-	"\x16brood/v1/batches.proto\x12\bbrood.v1\x1a\x1ecua/daemon/v1/fork_batch.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc5\x03\n" +
+	"\x16brood/v1/batches.proto\x12\bbrood.v1\x1a\x1ecua/daemon/v1/fork_batch.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdf\x03\n" +
 	"\x05Batch\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.brood.v1.BatchStateR\x05state\x12@\n" +
@@ -633,7 +643,8 @@ const file_brood_v1_batches_proto_rawDesc = "" +
 	"\tcancelled\x18\n" +
 	" \x01(\bR\tcancelled\x12\x12\n" +
 	"\x04note\x18\v \x01(\tR\x04note\x129\n" +
-	"\asummary\x18\f \x01(\v2\x1f.cua.daemon.v1.ForkBatchSummaryR\asummary\"\x14\n" +
+	"\asummary\x18\f \x01(\v2\x1f.cua.daemon.v1.ForkBatchSummaryR\asummary\x12\x18\n" +
+	"\adamaged\x18\r \x01(\bR\adamaged\"\x14\n" +
 	"\x12ListBatchesRequest\"@\n" +
 	"\x13ListBatchesResponse\x12)\n" +
 	"\abatches\x18\x01 \x03(\v2\x0f.brood.v1.BatchR\abatches\",\n" +

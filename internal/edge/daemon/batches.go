@@ -98,6 +98,6 @@ func batchMessage(b exec.Batch) *broodv1.Batch {
 	return &broodv1.Batch{
 		Id: string(i.ID), State: state, Request: requestMessage(i.Request), CreatedAt: stamp(i.CreatedAt), DoneAt: stamp(i.DoneAt),
 		Total: uint32(i.Total), Ok: uint32(ok), Failed: uint32(failed), LastSequence: last, Cancelled: i.Cancelled, Note: i.Note,
-		Summary: summaryMessage(i.Summary),
+		Summary: summaryMessage(i.Summary), Damaged: i.Damaged,
 	}
 }

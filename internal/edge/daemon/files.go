@@ -117,7 +117,7 @@ func (s *fileService) StatFile(ctx context.Context, req *connect.Request[broodv1
 		return nil, err
 	}
 	if !st.Exists {
-		return nil, errs.New(errs.NotFound, "%s does not exist in sandbox %s", p, req.Msg.GetSandbox())
+		return nil, errs.New(errs.NotFound, "%.200s does not exist in sandbox %s", p, req.Msg.GetSandbox())
 	}
 	mode := fs.FileMode(st.Mode)
 	return connect.NewResponse(&broodv1.StatFileResponse{Info: &broodv1.FileInfo{
@@ -148,10 +148,16 @@ func sticky(m fs.FileMode) (bits uint32) {
 	return bits
 }
 
+// maxPath bounds a path in bytes: PATH_MAX without the zero at its end.
+const maxPath = 4095
+
 // inside checks a path in a sandbox.
 func inside(p string) error {
 	if !path.IsAbs(p) {
 		return errs.New(errs.InvalidArgument, "path %.200q in the sandbox must begin with /", p)
+	}
+	if len(p) > maxPath {
+		return errs.New(errs.InvalidArgument, "path %.200q in the sandbox is too long: it has %d bytes, and at most %d are taken", p, len(p), maxPath)
 	}
 	return nil
 }

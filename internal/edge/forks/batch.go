@@ -14,6 +14,7 @@ import (
 
 	broodv1 "brood/api/brood/v1"
 	"brood/client"
+	"brood/internal/base/errs"
 	"brood/internal/edge/cli"
 )
 
@@ -75,6 +76,9 @@ func batchState(b *broodv1.Batch) string {
 	s := word(b.GetState(), "BATCH_STATE_")
 	if b.GetCancelled() && b.GetState() == broodv1.BatchState_BATCH_STATE_DONE {
 		s = "cancelled"
+	}
+	if b.GetDamaged() {
+		s += ", books damaged"
 	}
 	return s
 }
@@ -152,7 +156,9 @@ func newBatchAttach(a *app) *cobra.Command {
 		Use:   "attach BATCH",
 		Short: "See a batch from its beginning to its end",
 		Long: `See a batch again from its beginning, and follow it to its end. What is shown is
-what "brood sb fork-many" shows; the exit code is 1 when a fork failed.`,
+what "brood sb fork-many" shows; the exit code is 1 when a fork failed, and when
+what the daemon wrote down of the batch was damaged, so that forks or events may
+be missing.`,
 		Example:           "  brood batch attach b-3f0c\n  brood batch attach b-3f0c --json",
 		Args:              cli.Takes(1, 1),
 		ValidArgsFunction: a.complete(1, batchNames),
@@ -166,11 +172,26 @@ what "brood sb fork-many" shows; the exit code is 1 when a fork failed.`,
 				return err
 			}
 			defer b.Close()
-			return a.watch(ctx, c, b, watchParams{total: r.GetBatch().GetTotal(), plain: plain, began: began(r.GetBatch())})
+			if note := r.GetBatch().GetNote(); note != "" {
+				a.Say("batch %s: %s", b.ID(), note)
+			}
+			if err := a.watch(ctx, c, b, watchParams{total: r.GetBatch().GetTotal(), plain: plain, began: began(r.GetBatch())}); err != nil {
+				return err
+			}
+			return whole(ctx, c, b.ID())
 		}),
 	}
 	cmd.Flags().BoolVar(&plain, "plain", false, "plain lines also on a terminal")
 	return cmd
+}
+
+// whole is an error when what was shown of a batch may not be all of it.
+func whole(ctx context.Context, c *client.Client, id string) error {
+	r, err := c.GetBatch(ctx, id) // again: it may have been another daemon's while it was watched
+	if err == nil && r.GetBatch().GetDamaged() {
+		return errs.New(errs.DataLoss, "batch %s may have had more than is shown: what was written down of it was damaged", id)
+	}
+	return err
 }
 
 func began(b *broodv1.Batch) time.Time {

@@ -50,6 +50,13 @@ fork by name. One of SRC and DST is BATCH:/path. A batch at work is waited for.`
 }
 
 func (a *app) batchCopy(ctx context.Context, c *client.Client, forks []*client.ForkBatchItem, from, into place) error {
+	if into.sandbox == "" {
+		gone, err := newFolder(into.path)
+		if err != nil {
+			return err
+		}
+		defer gone()
+	}
 	failures := life.Each(ctx, len(forks), copying, func(ctx context.Context, i int) error {
 		name := forks[i].GetName()
 		var err error
@@ -57,10 +64,7 @@ func (a *app) batchCopy(ctx context.Context, c *client.Client, forks []*client.F
 		if into.sandbox != "" {
 			copied, err = c.CopyTo(ctx, reachable(forks[i]), from.path, into.path)
 		} else {
-			dir := filepath.Join(into.path, name)
-			if err = os.MkdirAll(dir, 0o755); err == nil {
-				copied, err = c.CopyFrom(ctx, reachable(forks[i]), from.path, dir)
-			}
+			copied, err = copyOut(ctx, c, forks[i], from.path, filepath.Join(into.path, name))
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -79,6 +83,28 @@ func (a *app) batchCopy(ctx context.Context, c *client.Client, forks []*client.F
 		return errors.Join(err, a.Value(map[string][]string{"copied": copied}))
 	}
 	return err
+}
+
+// copyOut copies out of a fork into a folder of its own.
+func copyOut(ctx context.Context, c *client.Client, fork *client.ForkBatchItem, from, dir string) (client.Copied, error) {
+	gone, err := newFolder(dir)
+	if err != nil {
+		return client.Copied{}, err
+	}
+	defer gone()
+	return c.CopyFrom(ctx, reachable(fork), from, dir)
+}
+
+// newFolder makes a folder unless it is there. If it was made and nothing came
+// into it, gone removes it.
+func newFolder(dir string) (gone func(), err error) {
+	if st, err := os.Stat(dir); err == nil && st.IsDir() {
+		return func() {}, nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	return func() { _ = os.Remove(dir) }, nil // it is not removed when something is in it
 }
 
 func newBatchRemove(a *app) *cobra.Command {

@@ -18,8 +18,14 @@ func newBatchExec(a *app) *cobra.Command {
 		Short:                 "Run a command in every fork of a batch",
 		Long: `Run a command in every ready fork of a batch. Flags go before BATCH. Output is
 collected and shown when the command ends in a fork, with the fork's name in
-front of each line; the exit code is 1 when it failed in any. A batch at work is
-waited for: "brood sb fork-many SOURCE N -- COMMAND" does not wait.`,
+front of each line; the exit code is 1 when it failed in any. Of each output the
+first MiB is kept, the rest is dropped: have the command write what is longer to
+a file, and copy that out ("brood batch cp"). A batch at work is waited for:
+"brood sb fork-many SOURCE N -- COMMAND" does not wait.
+
+With --json there is a line {"exec":…} for each fork. An output that is not
+UTF-8 is "stdout_base64" or "stderr_base64" there, in place of "stdout" or
+"stderr"; "truncated" is true when more was written than is kept.`,
 		Example: "  brood batch exec b-3f0c -- cat /run/brood/fork.json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if id, argv := nameAndCommand(args); id == "" || len(argv) == 0 {

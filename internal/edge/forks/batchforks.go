@@ -27,6 +27,9 @@ func (a *app) readyForks(ctx context.Context, c *client.Client, id string) ([]*c
 			return nil, err
 		}
 	}
+	if b := r.GetBatch(); b.GetDamaged() {
+		a.Say("warning: batch %s may have more forks than the %d that are known: %s", b.GetId(), len(r.GetItems()), b.GetNote())
+	}
 	return slices.DeleteFunc(r.GetItems(), failedItem), nil
 }
 

@@ -31,9 +31,14 @@ interrupted, and "brood batch attach" shows it again.
 
 With a COMMAND that is run in each fork as it is ready. Its output is collected
 and shown when it ends, with the fork's name in front of each line; a command
-that fails makes the exit code 1. With --json the events of the batch are lines
-{"placement":…}, {"sync":…}, {"item":…}, commands {"exec":…}, and {"done":…} is
-the last one.`,
+that fails makes the exit code 1. Of each output the first MiB is kept, the rest
+is dropped: have the command write what is longer to a file, and copy that out.
+With --rm the fork goes, and such files with it.
+
+With --json the events of the batch are lines {"placement":…}, {"sync":…},
+{"item":…}, commands {"exec":…}, and {"done":…} is the last one. An output that
+is not UTF-8 is "stdout_base64" or "stderr_base64" there, in place of "stdout"
+or "stderr"; "truncated" is true when more was written than is kept.`,
 		Example: `  brood sb fork-many base 16
   brood sb fork-many base 32 --prefix try --json
   brood sb fork-many base 8 --rm -- sh -c 'python3 -m pytest --shard "$(hostname)"'

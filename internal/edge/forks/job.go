@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	broodv1 "brood/api/brood/v1"
 	"brood/client"
@@ -78,6 +79,35 @@ func (c *collector) Write(p []byte) (int, error) {
 	}
 	_, err := c.Buffer.Write(p[:min(len(p), room)])
 	return len(p), err
+}
+
+// text is what was collected: as text, or as bytes when it is not UTF-8. The
+// cut may be within a character, whose beginning is then left out.
+func (c *collector) text() (text *string, raw []byte) {
+	b := c.Bytes()
+	if c.cut {
+		b = wholeRunes(b)
+	}
+	if !utf8.Valid(b) {
+		return nil, c.Bytes()
+	}
+	s := string(b)
+	return &s, nil
+}
+
+// wholeRunes is b without the beginning of a character at its end.
+func wholeRunes(b []byte) []byte {
+	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
+		tail := b[len(b)-n:]
+		if !utf8.RuneStart(tail[0]) {
+			continue
+		}
+		if !utf8.FullRune(tail) {
+			return b[:len(b)-n]
+		}
+		break
+	}
+	return b
 }
 
 // run runs the job in one fork.

@@ -27,25 +27,29 @@ func (d *jsonDisplay) write(e *client.Event) error {
 	return d.app.Line(b)
 }
 
-// execLine is the end of a command in a fork, as a program reads it. Output
-// that is not UTF-8 has replacement characters.
+// execLine is the end of a command in a fork, as a program reads it. Each
+// output is text, or base64 when it is not UTF-8: JSON has no other bytes.
 type execLine struct {
-	Index     uint32 `json:"index"`
-	Name      string `json:"name"`
-	Code      int32  `json:"code"`
-	Signal    int32  `json:"signal"`
-	Error     string `json:"error"`
-	Stdout    string `json:"stdout"`
-	Stderr    string `json:"stderr"`
-	Truncated bool   `json:"truncated"`
-	ElapsedMs int64  `json:"elapsed_ms"`
+	Index        uint32  `json:"index"`
+	Name         string  `json:"name"`
+	Code         int32   `json:"code"`
+	Signal       int32   `json:"signal"`
+	Error        string  `json:"error"`
+	Stdout       *string `json:"stdout,omitempty"`
+	StdoutBase64 []byte  `json:"stdout_base64,omitempty"`
+	Stderr       *string `json:"stderr,omitempty"`
+	StderrBase64 []byte  `json:"stderr_base64,omitempty"`
+	Truncated    bool    `json:"truncated"`
+	ElapsedMs    int64   `json:"elapsed_ms"`
 }
 
 func (d *jsonDisplay) ran(o *outcome) error {
 	l := execLine{
 		Index: o.item.GetIndex(), Name: o.item.GetName(), Code: o.exit.GetCode(), Signal: o.exit.GetSignal(), Error: o.exit.GetError(),
-		Stdout: o.stdout.String(), Stderr: o.stderr.String(), Truncated: o.stdout.cut || o.stderr.cut, ElapsedMs: o.elapsed.Milliseconds(),
+		Truncated: o.stdout.cut || o.stderr.cut, ElapsedMs: o.elapsed.Milliseconds(),
 	}
+	l.Stdout, l.StdoutBase64 = o.stdout.text()
+	l.Stderr, l.StderrBase64 = o.stderr.text()
 	if o.err != nil {
 		l.Code, l.Error = exitBrood, cli.OneLine(o.err.Error())
 	}

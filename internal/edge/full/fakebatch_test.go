@@ -28,7 +28,8 @@ type fakeForks struct{ f *fake }
 
 // ForkSandboxBatch forks. Sources have a way of their own: of "flaky" fork 1
 // fails, "stuck" makes one fork and then waits for the end, the connection to
-// "dropped" is lost after two events, "far" is copied to another machine first.
+// "dropped" is lost after two events, "far" is copied to another machine first,
+// the books of a batch of "torn" are damaged when it is over.
 func (s *fakeForks) ForkSandboxBatch(ctx context.Context, req *connect.Request[daemonv1.ForkSandboxBatchRequest], stream *connect.ServerStream[daemonv1.ForkSandboxBatchResponse]) error {
 	b, err := s.f.begin(req.Msg, req.Header().Get(wire.HeaderBatchKey))
 	if err != nil {
@@ -169,6 +170,9 @@ func (f *fake) emit(b *fakeBatch, m *daemonv1.ForkSandboxBatchResponse) {
 		}
 	}
 	if d := m.GetDone(); d != nil {
+		if b.message.GetRequest().GetSource() == "torn" {
+			b.message.Damaged, b.message.Note = true, "its books were damaged"
+		}
 		b.message.State, b.message.Summary, b.message.DoneAt = broodv1.BatchState_BATCH_STATE_DONE, d, timestamppb.Now()
 	}
 	close(b.changed)

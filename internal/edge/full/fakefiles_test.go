@@ -16,6 +16,7 @@ import (
 	"connectrpc.com/connect"
 
 	broodv1 "brood/api/brood/v1"
+	"brood/internal/base/content"
 	"brood/internal/base/errs"
 )
 
@@ -92,13 +93,13 @@ func (s *fakeFiles) EndPut(_ context.Context, req *connect.Request[broodv1.EndPu
 		return nil, err
 	}
 	r := &broodv1.EndPutResponse{}
-	for tr := tar.NewReader(&p.data); !req.Msg.GetAbort(); r.Entries++ {
+	for tr := content.NewTar(&p.data); !req.Msg.GetAbort(); r.Entries++ {
 		h, err := tr.Next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
-			return nil, errs.New(errs.DataLoss, "%w", err)
+			return nil, err
 		}
 		to := filepath.Join(p.dir, filepath.Clean("/"+h.Name))
 		if h.Typeflag == tar.TypeDir {

@@ -20,6 +20,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
+	"brood/internal/base/content"
 	"brood/internal/base/digest"
 	"brood/internal/base/errs"
 	"brood/internal/sandbox/image/erofs"
@@ -70,6 +71,9 @@ func (t *tarball) fill(ctx context.Context, w *erofs.Writer, n *notes) (*erofs.N
 	if err != nil {
 		return nil, err
 	}
+	if fi.Size() == 0 {
+		return nil, invalid("tar %s has no entries", t.path)
+	}
 	told := &teller{tell: t.progress, total: fi.Size()}
 	plain, done, err := unpacked(&ctxReader{ctx: ctx, r: &counter{r: f, told: told}})
 	if err != nil {
@@ -78,7 +82,10 @@ func (t *tarball) fill(ctx context.Context, w *erofs.Writer, n *notes) (*erofs.N
 	defer done()
 	tree := newTree(w, n)
 	if err := tree.readAll(plain); err != nil {
-		if errs.CodeOf(err) == errs.Internal && !isDisk(err) {
+		switch code := errs.CodeOf(err); {
+		case code == errs.DataLoss:
+			err = fmt.Errorf("tar %s: %w", t.path, err)
+		case code == errs.Internal && !isDisk(err):
 			err = invalid("tar %s: %w", t.path, err)
 		}
 		return nil, err
@@ -129,7 +136,7 @@ type tree struct {
 func newTree(w *erofs.Writer, n *notes) *tree { return &tree{root: erofs.NewDir(0o755), w: w, n: n} }
 
 func (t *tree) readAll(r io.Reader) error {
-	entries := tar.NewReader(r)
+	entries := content.NewTar(r)
 	any := false
 	for {
 		h, err := entries.Next()
@@ -149,12 +156,12 @@ func (t *tree) readAll(r io.Reader) error {
 	}
 }
 
-func (t *tree) put(h *tar.Header, content io.Reader) error {
+func (t *tree) put(h *tar.Header, data io.Reader) error {
 	parts, err := split(h.Name)
 	if err != nil {
 		return err
 	}
-	node, err := t.node(h, content)
+	node, err := t.node(h, data)
 	if err != nil || node == nil {
 		return err
 	}
@@ -195,11 +202,11 @@ func (t *tree) put(h *tar.Header, content io.Reader) error {
 }
 
 // node makes the inode of an entry; nil for what is left out.
-func (t *tree) node(h *tar.Header, content io.Reader) (*erofs.Node, error) {
+func (t *tree) node(h *tar.Header, data io.Reader) (*erofs.Node, error) {
 	mode := uint16(h.Mode & 0o7777)
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeGNUSparse:
-		return t.w.NewFile(mode, content)
+		return t.w.NewFile(mode, data)
 	case tar.TypeDir:
 		return erofs.NewDir(mode), nil
 	case tar.TypeSymlink:

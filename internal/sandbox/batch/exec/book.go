@@ -21,7 +21,8 @@ type Info struct {
 	CreatedAt time.Time      `json:"created_at"`
 	DoneAt    time.Time      `json:"done_at,omitzero"`
 	Cancelled bool           `json:"cancelled,omitempty"`
-	Note      string         `json:"note,omitempty"` // what happened to the batch itself, for people
+	Note      string         `json:"note,omitempty"`    // what happened to the batch itself, for people
+	Damaged   bool           `json:"damaged,omitempty"` // a part of its books was lost: Note says which
 	Summary   *batch.Summary `json:"summary,omitempty"`
 }
 

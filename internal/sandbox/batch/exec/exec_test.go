@@ -322,7 +322,7 @@ func TestDamagedBooksAreMadeOfTheForks(t *testing.T) {
 				v, err := c.m.Get(b.ID())
 				check(t, err)
 				i, _, _, _ := v.Info()
-				if s := c.ended(b.ID(), i.Total); s.OK == 0 || !strings.Contains(i.Note, "damaged") || i.Request.Source != "base" {
+				if s := c.ended(b.ID(), i.Total); s.OK == 0 || !i.Damaged || !strings.Contains(i.Note, "damaged") || i.Request.Source != "base" {
 					t.Errorf("%+v, %+v", s, i)
 				}
 				c.restart(c.world.Driver(), func() {})
@@ -359,6 +359,11 @@ func TestLeftoversGoFirst(t *testing.T) {
 	c.restart(fake.Faulty(c.world.Driver(), slow, nil), func() { check(t, os.WriteFile(path, nil, 0o600)) })
 	if s := c.ended(b.ID(), 6); s.OK != 6 || removed.Load() == 0 {
 		t.Errorf("%+v, %d removed", s, removed.Load())
+	}
+	v, err := c.m.Get(b.ID())
+	check(t, err)
+	if i, _, _, _ := v.Info(); !i.Damaged || !strings.Contains(i.Note, "journal") {
+		t.Errorf("of the lost journal it tells %+v", i)
 	}
 }
 

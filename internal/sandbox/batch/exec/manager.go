@@ -307,16 +307,22 @@ func (m *Manager) goOn(bk *book) error {
 		return err
 	}
 	var records []batch.Record
+	steps := 0
 	err = readJournal(m.journal(bk.rec.ID), func(at time.Time, ev batch.Event) {
 		records = append(records, emitted(b.Step(at, ev))...)
+		steps++
 	})
-	bk.rec.Note = "the daemon was started again while the batch was at work; it went on"
+	alive := m.alive(bk.rec.ID)
+	if err == nil && steps == 0 && len(alive) > 0 { // it must have told of them
+		err = errs.New(errs.DataLoss, "journal %s is empty, and forks are there: %d", m.journal(bk.rec.ID), len(alive))
+	}
 	switch {
 	case errs.Is(err, errs.DataLoss):
-		m.p.Log.Error("a batch goes on from where its journal can still be read", "batch", bk.rec.ID, "error", err)
-		bk.rec.Note = "a part of its journal could not be read any more; it went on from before that"
+		m.damaged(bk, err)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err
+	case !bk.rec.Damaged:
+		bk.rec.Note = "the daemon was started again while the batch was at work; it went on"
 	}
 	bk.add(records)
 	j, err := openJournal(m.journal(bk.rec.ID))
@@ -324,8 +330,18 @@ func (m *Manager) goOn(bk *book) error {
 		return err
 	}
 	w := &worker{m: m, b: b, bk: bk, j: j, release: m.p.Host.HoldBatch(bk.rec.ID, digestsOf(bk.rec.Sources)...)}
-	m.run(w, batch.Restarted{Alive: m.alive(bk.rec.ID)})
+	m.run(w, batch.Restarted{Alive: alive})
 	return nil
+}
+
+// damaged says of a batch at work that a part of its journal is lost.
+func (m *Manager) damaged(bk *book, why error) {
+	m.p.Log.Error("a batch goes on from where its journal can still be read", "batch", bk.rec.ID, "error", why)
+	bk.rec.Note, bk.rec.Damaged = "a part of its journal could not be read any more; it went on from before that", true
+	// The next daemon finds a journal that can be read.
+	if err := schema.Write(m.record(bk.rec.ID), bk.rec, home.Durable); err != nil {
+		m.p.Log.Error("that the books of a batch are damaged is not written down", "batch", bk.rec.ID, "error", err)
+	}
 }
 
 // alive are the forks of a batch that run here with a confirmed identity: the

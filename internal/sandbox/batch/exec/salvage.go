@@ -14,7 +14,7 @@ import (
 // asked for. One without forks is dropped.
 func (m *Manager) salvage(name id.Batch, why error) error {
 	rec := record{
-		Info: Info{ID: name, Note: "its books were damaged: these are its forks that were still there", DoneAt: time.Now()},
+		Info: Info{ID: name, Note: "its books were damaged: these are its forks that were still there", Damaged: true, DoneAt: time.Now()},
 		Rand: make([]byte, 32), Rules: batch.Rules,
 	}
 	for _, sb := range m.p.Host.List() {

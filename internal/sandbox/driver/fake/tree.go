@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"brood/internal/base/content"
 	"brood/internal/base/errs"
 	"brood/internal/sandbox/guest/proto"
 )
@@ -126,7 +127,7 @@ type entry struct {
 // unpack reads a tar stream. Nothing is changed yet.
 func unpack(r io.Reader) ([]entry, error) {
 	var all []entry
-	for tr := tar.NewReader(r); ; {
+	for tr := content.NewTar(r); ; {
 		h, err := tr.Next()
 		if errors.Is(err, io.EOF) {
 			_, err = io.Copy(io.Discard, r) // the stream's end says that it is whole

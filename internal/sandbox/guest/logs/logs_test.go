@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -296,6 +297,7 @@ func TestFollowWhileWriting(t *testing.T) {
 type fullDisk struct {
 	File
 	room int64
+	err  error
 }
 
 func (f *fullDisk) WriteAt(p []byte, off int64) (int, error) {
@@ -303,12 +305,12 @@ func (f *fullDisk) WriteAt(p []byte, off int64) (int, error) {
 		return f.File.WriteAt(p, off)
 	}
 	n, err := f.File.WriteAt(p[:max(0, f.room-off)], off)
-	return n, errors.Join(errors.New("no space"), err)
+	return n, errors.Join(f.err, err)
 }
 
 func TestAFullDiskLosesOutputNotTheLog(t *testing.T) {
 	p := newPair(t)
-	disk := &fullDisk{File: p.files[0], room: 60}
+	disk := &fullDisk{File: p.files[0], room: 60, err: &os.PathError{Op: "write", Path: "log", Err: syscall.ENOSPC}}
 	p.files[0] = disk
 	w := NewWriter(p.files)
 	say(w, "before\n")
@@ -316,10 +318,57 @@ func TestAFullDiskLosesOutputNotTheLog(t *testing.T) {
 	if w.Dropped() != 37 {
 		t.Fatalf("dropped %d bytes", w.Dropped())
 	}
+	// What tells of it would fit here, but not together with the next piece.
+	disk.room = 60 + 60
+	say(w, strings.Repeat("x", 999)+"\n")
 	disk.room = 1 << 20
 	say(w, "after\n")
-	if got := p.text(p.reader()); got != "before\nafter\n" {
+	const told = "[brood: 1037 bytes of output were lost: the disk was full]\n"
+	r := p.reader()
+	if got := p.text(r); got != "before\n"+told+"after\n" {
 		t.Fatalf("%q", got)
+	}
+	if r = p.reader(); r.Tail(2) != nil {
+		t.Fatal("the last two lines cannot be read")
+	}
+	if e, err := r.Next(); err != nil || e.Stream != Stderr || string(e.Data) != told {
+		t.Errorf("in the place of what was lost: %+v, %v", e, err)
+	}
+	w.End()
+	if got := p.text(r); got != "after\n" {
+		t.Errorf("then %q", got)
+	}
+}
+
+// What was lost last is told of at the end, and not to a fork's log.
+func TestLostAtTheEnd(t *testing.T) {
+	p := newPair(t)
+	disk := &fullDisk{File: p.files[0], err: syscall.EIO}
+	p.files[0] = disk
+	w := NewWriter(p.files)
+	say(w, "lost")
+	w.End()
+	disk.room = 1 << 20
+	w.End()
+	w.End()
+	const told = "[brood: 4 bytes of output were lost: it could not be written]\n"
+	if got := p.text(p.reader()); got != told {
+		t.Fatalf("%q", got)
+	}
+	disk.room = 0
+	say(w, "lost again")
+	disk.room = 1 << 20
+	for _, path := range p.paths {
+		if err := os.Truncate(path, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Detect(); err != nil {
+		t.Fatal(err)
+	}
+	say(w, "the fork's\n")
+	if got := p.text(p.reader()); got != "the fork's\n" {
+		t.Errorf("%q", got)
 	}
 }
 

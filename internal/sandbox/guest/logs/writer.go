@@ -6,6 +6,9 @@ import (
 	"io"
 	"os"
 	"sync"
+	"time"
+
+	"brood/internal/base/errs"
 )
 
 // File is what a segment must be able to do; *os.File is one.
@@ -18,7 +21,9 @@ type File interface {
 
 // Writer appends to a log. A write that fails is dropped, never retried: the
 // program whose output it is must not wait for a disk. Dropped says how much
-// was lost.
+// was lost, and so does the log: in the place of what is missing stands an
+// entry of stderr that says how many bytes it was, once something can be
+// written again.
 type Writer struct {
 	mu         sync.Mutex // serialises writes; held over file I/O, which is the point
 	files      [2]File
@@ -27,6 +32,8 @@ type Writer struct {
 	offset     int64
 	generation uint64 // 0: nothing written yet
 	dropped    uint64
+	lost       uint64 // of dropped, what the log does not say yet
+	why        string // it was lost
 	buf        []byte
 }
 
@@ -71,6 +78,7 @@ func (w *Writer) Detect() error {
 		return nil
 	}
 	w.generation, w.offset, w.current = 0, 0, 0
+	w.lost = 0 // by another log
 	if sizes[0] == 0 && sizes[1] == 0 {
 		return nil
 	}
@@ -89,9 +97,30 @@ func (w *Writer) Write(e Entry) {
 		e.Data = data[:min(len(data), MaxData)]
 		data = data[len(e.Data):]
 		if err := w.append(e); err != nil {
-			w.dropped += uint64(len(e.Data))
+			w.drop(len(e.Data), err)
 		}
 	}
+}
+
+// End is to be called when nothing more may come: it tells of what was lost
+// last, if that can be written by now.
+func (w *Writer) End() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.lost > 0 {
+		_ = w.append(Entry{Stream: Stderr, Time: time.Now()}) // as before: it is dropped
+	}
+}
+
+func (w *Writer) drop(n int, err error) {
+	if w.lost == 0 {
+		w.why = "it could not be written"
+		if errs.DiskFull(err) {
+			w.why = "the disk was full"
+		}
+	}
+	w.dropped += uint64(n)
+	w.lost += uint64(n)
 }
 
 // Dropped returns how many bytes could not be written.
@@ -101,13 +130,23 @@ func (w *Writer) Dropped() uint64 {
 	return w.dropped
 }
 
+// append writes an entry, and before it what tells of those that were lost: in
+// one piece, for where one fits and the other does not, it would be told of
+// every piece that is lost.
 func (w *Writer) append(e Entry) error {
 	if w.generation == 0 {
 		if err := w.open(w.current, 1); err != nil {
 			return err
 		}
 	}
-	w.buf = appendRecord(w.buf[:0], e)
+	w.buf = w.buf[:0]
+	if w.lost > 0 {
+		note := fmt.Appendf(nil, "[brood: %d bytes of output were lost: %s]\n", w.lost, w.why)
+		w.buf = appendRecord(w.buf, Entry{Stream: Stderr, Time: e.Time, Data: note})
+	}
+	if len(e.Data) > 0 {
+		w.buf = appendRecord(w.buf, e)
+	}
 	if w.offset+int64(len(w.buf)) > w.limit {
 		if err := w.open(1-w.current, w.generation+1); err != nil {
 			return err
@@ -123,6 +162,7 @@ func (w *Writer) append(e Entry) error {
 		return err
 	}
 	w.offset += int64(n)
+	w.lost = 0
 	return nil
 }
 

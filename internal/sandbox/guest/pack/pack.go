@@ -2,6 +2,7 @@ package pack
 
 import (
 	"archive/tar"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -65,14 +66,14 @@ func pack(w io.Writer, root, name string, look func(string) (fs.FileInfo, error)
 		return Stats{}, osError(err)
 	}
 	if kind := content.Kind(info.Mode()); kind != "" {
-		return Stats{}, errs.New(errs.Unsupported, "%s is a %s, which has no content to copy: name a file, folder or symlink", root, kind)
+		return Stats{}, errs.New(errs.Unsupported, "%.200s is a %s, which has no content to copy: name a file, folder or symlink", root, kind)
 	}
 	p := &packer{tw: tar.NewWriter(w), links: map[inode]string{}}
 	if err := p.tree(root, name, info); err != nil {
 		return p.stats, err
 	}
 	if err := p.tw.Close(); err != nil {
-		return p.stats, fmt.Errorf("pack %s: %w", root, err)
+		return p.stats, fmt.Errorf("pack %.200s: %w", root, err)
 	}
 	return p.stats, nil
 }
@@ -180,7 +181,7 @@ func (p *packer) file(at string, h *tar.Header, info fs.FileInfo) error {
 		return osError(err)
 	}
 	if n < h.Size {
-		return errs.New(errs.FailedPrecondition, "%s became shorter while it was copied: copy it again when nobody writes it", at)
+		return errs.New(errs.FailedPrecondition, "%.200s became shorter while it was copied: copy it again when nobody writes it", at)
 	}
 	return nil
 }
@@ -207,6 +208,7 @@ func osError(err error) error {
 	if err == nil {
 		return nil
 	}
+	err = clipped(err)
 	switch text := err.Error(); {
 	case os.IsNotExist(err):
 		return errs.New(errs.NotFound, "%w", err)
@@ -218,10 +220,37 @@ func osError(err error) error {
 		return errs.New(errs.InsufficientDisk, "%w", err)
 	case isErrno(err, syscall.ENOTDIR), isErrno(err, syscall.EISDIR), isErrno(err, syscall.EROFS), isErrno(err, syscall.ELOOP):
 		return errs.New(errs.FailedPrecondition, "%w", err)
+	case isErrno(err, syscall.ENAMETOOLONG):
+		return errs.New(errs.InvalidArgument, "%w", err)
 	case strings.Contains(text, "path escapes from parent"):
-		// os.Root has no exported error for this one.
-		return errs.New(errs.PermissionDenied, "%w", err)
+		// os.Root has no exported error for this one. A link on the way leads
+		// there: names do not.
+		return errs.New(errs.InvalidArgument, "a symlink on the way leads out of the target: %w", err)
 	default:
 		return err
 	}
+}
+
+// maxShown is how much of a name an error shows, in bytes.
+const maxShown = 200
+
+// clipped is an error of package os with names that can be read.
+func clipped(err error) error {
+	var one *fs.PathError
+	var two *os.LinkError
+	switch {
+	case len(err.Error()) <= 2*maxShown:
+	case errors.As(err, &one):
+		return &fs.PathError{Op: one.Op, Path: clip(one.Path), Err: one.Err}
+	case errors.As(err, &two):
+		return &os.LinkError{Op: two.Op, Old: clip(two.Old), New: clip(two.New), Err: two.Err}
+	}
+	return err
+}
+
+func clip(name string) string {
+	if len(name) <= maxShown {
+		return name
+	}
+	return strings.ToValidUTF8(name[:maxShown], "") + "…"
 }

@@ -145,6 +145,7 @@ func TestUnpackFailuresLeaveNoHalfFile(t *testing.T) {
 	}{
 		{"cut in the content", bytes.NewReader(whole[:512+1][:512]), errs.DataLoss},
 		{"cut in a header", bytes.NewReader(whole[:100]), errs.DataLoss},
+		{"nothing", bytes.NewReader(nil), errs.DataLoss},
 		{"noise", bytes.NewReader(bytes.Repeat([]byte("noise"), 300)), errs.DataLoss},
 		{"failing", io.MultiReader(bytes.NewReader(whole[:512]), fails{errs.New(errs.Canceled, "stop")}), errs.Canceled},
 	} {
@@ -156,6 +157,39 @@ func TestUnpackFailuresLeaveNoHalfFile(t *testing.T) {
 		}
 	}
 	noTemp(t, dir)
+}
+
+// A stream that is cut behind an entry is not taken for a smaller one.
+func TestUnpackRefusesAStreamCutBetweenEntries(t *testing.T) {
+	whole := stream(t, file("a", 0o644), file("b", 0o644))
+	for _, n := range []int{1024, 2048} {
+		if _, err := Unpack(bytes.NewReader(whole[:n]), open(t, t.TempDir()), Options{}); !errs.Is(err, errs.DataLoss) || !strings.Contains(err.Error(), "the tar stream is cut short") {
+			t.Errorf("%d of %d bytes: %v", n, len(whole), err)
+		}
+	}
+}
+
+// What is refused is said with a name that can be read, and as what it is.
+func TestUnpackRefusals(t *testing.T) {
+	long := func(n int) string { return strings.Repeat("deep/", n/5-1) + strings.Repeat("x", 5+n%5) }
+	for name, tt := range map[string]struct {
+		in   []byte
+		want string
+	}{
+		"too long a name":     {stream(t, file(long(4100), 0o644)), "is too long: it has 4100 bytes, and at most 4096 are taken"},
+		"too long a target":   {stream(t, tar.Header{Name: "l", Typeflag: tar.TypeLink, Linkname: long(5000)}), "is too long"},
+		"too long a part":     {stream(t, file(strings.Repeat("n", 3000), 0o644)), "file name too long"},
+		"too long a folder":   {stream(t, file("d/"+strings.Repeat("n", 3000)+"/x", 0o644)), "file name too long"},
+		"a name outside":      {stream(t, file("../x", 0o644)), "only names below the target are unpacked"},
+		"through a link":      {stream(t, tar.Header{Name: "l", Typeflag: tar.TypeSymlink, Linkname: "/"}, file("l/x", 0o644)), "a symlink on the way leads out of the target"},
+		"a link through one":  {stream(t, tar.Header{Name: "l", Typeflag: tar.TypeSymlink, Linkname: "/"}, tar.Header{Name: "l/m", Typeflag: tar.TypeSymlink, Linkname: "x"}), "a symlink on the way leads out of the target"},
+		"a folder behind one": {stream(t, tar.Header{Name: "l", Typeflag: tar.TypeSymlink, Linkname: "/"}, tar.Header{Name: "l/d/", Typeflag: tar.TypeDir, Mode: 0o755}), "a symlink on the way leads out of the target"},
+	} {
+		_, err := Unpack(bytes.NewReader(tt.in), open(t, t.TempDir()), Options{})
+		if !errs.Is(err, errs.InvalidArgument) || !strings.Contains(err.Error(), tt.want) || len(err.Error()) > 700 {
+			t.Errorf("%s: %v: %v", name, errs.CodeOf(err), err)
+		}
+	}
 }
 
 type fails struct{ err error }

@@ -54,7 +54,7 @@ type folder struct {
 // end also when an entry is refused late; what was unpacked before stays.
 func Unpack(r io.Reader, root *os.Root, opt Options) (Stats, error) {
 	u := &unpacker{root: root, opt: opt, buf: make([]byte, 64<<10)}
-	err := u.all(tar.NewReader(r))
+	err := u.all(content.NewTar(r))
 	return u.stats, errors.Join(err, u.forgetDir(), u.leave(""))
 }
 
@@ -88,7 +88,7 @@ func (u *unpacker) in(name string) (*os.Root, string, error) {
 	return d, base, err
 }
 
-func (u *unpacker) all(tr *tar.Reader) error {
+func (u *unpacker) all(tr *content.Tar) error {
 	for {
 		h, err := tr.Next()
 		if errors.Is(err, io.EOF) {
@@ -109,7 +109,7 @@ func (u *unpacker) all(tr *tar.Reader) error {
 			continue
 		}
 		if err := u.entry(name, h, tr); err != nil {
-			return fmt.Errorf("unpack %q: %w", name, coded(err))
+			return fmt.Errorf("unpack %.200q: %w", name, coded(err))
 		}
 		u.stats.Entries++
 	}
@@ -135,10 +135,13 @@ func coded(err error) error {
 
 // cleanName refuses names that mean a place outside.
 func cleanName(name string) (string, error) {
+	if len(name) > maxName {
+		return "", errs.New(errs.InvalidArgument, "entry name %.200q is too long: it has %d bytes, and at most %d are taken", name, len(name), maxName)
+	}
 	clean := path.Clean(name)
-	if name == "" || len(name) > maxName || strings.ContainsRune(name, 0) || path.IsAbs(name) ||
+	if name == "" || strings.ContainsRune(name, 0) || path.IsAbs(name) ||
 		clean == ".." || strings.HasPrefix(clean, "../") {
-		return "", errs.New(errs.InvalidArgument, "entry name %.80q is refused: only names below the target are unpacked", name)
+		return "", errs.New(errs.InvalidArgument, "entry name %.200q is refused: only names below the target are unpacked", name)
 	}
 	return clean, nil
 }
@@ -235,7 +238,7 @@ func (u *unpacker) leave(next string) error {
 			err = u.root.Chmod(f.name, f.mode)
 		}
 		if err != nil {
-			all = errors.Join(all, fmt.Errorf("unpack %q: %w", f.name, osError(err)))
+			all = errors.Join(all, fmt.Errorf("unpack %.200q: %w", f.name, osError(err)))
 		}
 	}
 	return all

@@ -38,6 +38,9 @@ func (s *Server) stat(a proto.StatArgs) (proto.StatResult, error) {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return proto.StatResult{}, nil
 	}
+	if errors.Is(err, syscall.ENAMETOOLONG) {
+		return proto.StatResult{}, errs.New(errs.InvalidArgument, "%.200q in the sandbox: %w", a.Path, syscall.ENAMETOOLONG)
+	}
 	if err != nil {
 		return proto.StatResult{}, errs.New(errs.FailedPrecondition, "%w", err)
 	}
@@ -110,7 +113,7 @@ func (s *Server) put(a proto.PutArgs, r io.Reader) (pack.Stats, error) {
 	}
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return pack.Stats{}, errs.New(errs.NotFound, "there is no folder %s in the sandbox: make it first", a.Dir)
+		return pack.Stats{}, errs.New(errs.NotFound, "there is no folder %.200s in the sandbox: make it first", a.Dir)
 	}
 	if err != nil {
 		return pack.Stats{}, errs.New(errs.FailedPrecondition, "target folder: %w", err)
@@ -138,7 +141,7 @@ func (s *Server) serveGet(ctx context.Context, c *call) {
 	}
 	if err == nil {
 		if _, e := os.Lstat(at); e != nil {
-			err = errs.New(errs.NotFound, "%s in the sandbox: %w", a.Path, errors.Unwrap(e))
+			err = errs.New(errs.NotFound, "%.200s in the sandbox: %w", a.Path, errors.Unwrap(e))
 		}
 	}
 	if e := reply(c.st, none{}, err); e != nil || err != nil {

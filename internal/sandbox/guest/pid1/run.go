@@ -130,6 +130,9 @@ func (s *Server) waitMain(ctx context.Context) (proto.ExitStatus, error) {
 	for _, p := range m.pumps {
 		p.now()
 	}
+	if s.log != nil {
+		s.log.End()
+	}
 	return m.child.status, nil
 }
 
