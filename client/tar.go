@@ -163,6 +163,9 @@ func (u *unpacker) entry(h *tar.Header, r io.Reader) error {
 	if err != nil {
 		return err
 	}
+	if content.Sparse(h) {
+		return errs.New(errs.Unsupported, "%.200q is a sparse file, which the daemon does not send", h.Name)
+	}
 	switch h.Typeflag {
 	case tar.TypeDir:
 		return u.dir(name, h)

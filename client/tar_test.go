@@ -3,6 +3,8 @@ package client
 import (
 	"archive/tar"
 	"bytes"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -41,6 +43,23 @@ func tarOf(t testing.TB, entries ...entry) []byte {
 	return b.Bytes()
 }
 
+// sparseTar stands for a file of a tebibyte in a few bytes. archive/tar does not
+// write such a stream; it is that of GNU tar's format 1.0.
+func sparseTar(t testing.TB) []byte {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	data := "1\n1099511627775\n1\n" + strings.Repeat("\x00", 512-18) + "x"
+	err := w.WriteHeader(&tar.Header{Name: "d", Typeflag: tar.TypeReg, Size: int64(len(data)), Mode: 0o644, Format: tar.FormatPAX,
+		PAXRecords: map[string]string{"BROOD.xxxx.major": "1", "BROOD.xxxx.minor": "0", "BROOD.xxxx.name": "d", "BROOD.xxxx.realsize": "1099511627776"}})
+	if err == nil {
+		_, err = io.WriteString(w, data)
+	}
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return bytes.ReplaceAll(b.Bytes(), []byte("BROOD.xxxx."), []byte("GNU.sparse."))
+}
+
 // hostile are streams that a sandbox might send to write where it should not.
 func hostile(t testing.TB) map[string][]byte {
 	dir, reg, sym, hard := byte(tar.TypeDir), byte(tar.TypeReg), byte(tar.TypeSymlink), byte(tar.TypeLink)
@@ -57,6 +76,7 @@ func hostile(t testing.TB) map[string][]byte {
 		"hard link beside": tarOf(t, entry{name: "d", kind: dir}, entry{name: "d/h", link: "x", kind: hard}),
 		"chmod by link":    tarOf(t, entry{name: "d", kind: dir}, entry{name: "d/l", link: "../../keep", kind: sym}, entry{name: "d/l", kind: dir}),
 		"device":           tarOf(t, entry{name: "d", kind: dir}, entry{name: "d/null", kind: tar.TypeChar}),
+		"sparse":           sparseTar(t),
 		"empty":            tarOf(t),
 		"nothing":          nil,
 		"cut":              tarOf(t, entry{name: "d", kind: dir}, entry{name: "d/f", kind: reg})[:512],

@@ -1,11 +1,13 @@
 package content
 
 import (
+	"archive/tar"
 	"bytes"
 	"errors"
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 	"syscall"
 
 	"brood/internal/base/errs"
@@ -54,6 +56,18 @@ func Reader(f *os.File, info fs.FileInfo) (io.Reader, int64, error) {
 func pseudo(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	return info.Size() == 0 || ok && st.Blocks == 0 && info.Size() <= maxClaim
+}
+
+// Sparse says that an entry of a tar stream stands for more bytes than the
+// stream has: a few of them fill a disk, or keep a reader busy for years.
+// Nothing of brood's makes such entries.
+func Sparse(h *tar.Header) bool {
+	for key := range h.PAXRecords {
+		if strings.HasPrefix(key, "GNU.sparse.") {
+			return true
+		}
+	}
+	return h.Typeflag == tar.TypeGNUSparse
 }
 
 // Vanished says that an error is that of a file which is there no more, or of

@@ -165,7 +165,7 @@ func (u *unpacker) entry(name string, h *tar.Header, body io.Reader) error {
 	}
 	switch h.Typeflag {
 	case tar.TypeReg:
-		if sparse(h) {
+		if content.Sparse(h) {
 			return errs.New(errs.Unsupported, "sparse files are not copied: a few bytes of them fill a disk")
 		}
 		return u.file(dir, base, h, body)
@@ -193,17 +193,6 @@ func replaceable(dir *os.Root, base string) error {
 		return errs.New(errs.FailedPrecondition, "a device, pipe or socket is there, and is not replaced: remove it first, or write to it with exec")
 	}
 	return nil
-}
-
-// sparse reports whether a file's content is larger than what the stream
-// holds of it. Pack makes no such entries.
-func sparse(h *tar.Header) bool {
-	for key := range h.PAXRecords {
-		if strings.HasPrefix(key, "GNU.sparse.") {
-			return true
-		}
-	}
-	return false
 }
 
 func (u *unpacker) folder(name string, h *tar.Header) error {
