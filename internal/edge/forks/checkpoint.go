@@ -18,7 +18,11 @@ func newCheckpoint(a *app) *cobra.Command {
 		Short: "Save a sandbox under a name",
 		Long: `Save a sandbox as a checkpoint: memory, processes and disk, cut at one instant.
 The sandbox goes on; it stands still for the moment of the cut. Of one whose
-command has ended the disk alone is saved.`,
+command has ended the disk alone is saved.
+
+What was started with exec is saved too, and goes on in the forks, where "brood
+sb ps" shows it. Its output and its id stay with SOURCE: in a fork it writes to
+nobody. Folders of --mount are not saved: forks need them, as they are then.`,
 		Example: `  brood sb checkpoint src base
   brood sb checkpoint src base --replace --pin`,
 		Args:              cli.Takes(2, 2),

@@ -37,7 +37,9 @@ COMMAND is what runs in it; without one it is the image's own, or nothing.
 
 What --mount shows can be read and written inside, with :ro only read. What is
 written stays in the sandbox, and its forks: it never reaches this machine's
-folder. "brood sb cp" brings files back.`,
+folder. "brood sb cp" brings files back. A checkpoint does not hold what is
+mounted: its forks need this machine's folder, and see its files as they are
+then.`,
 		Example: `  brood sb create host --name src -- python3 -u -c 'import time; time.sleep(9999)'
   brood sb create ./rootfs --name web --port 8000 --wait http:8000/ -- ./serve
   brood sb create --memory 512M --cpus 2 --mount "$PWD:/src:ro" --ttl 1h`,

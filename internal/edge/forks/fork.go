@@ -15,7 +15,10 @@ func newFork(a *app) *cobra.Command {
 		Short: "Fork a checkpoint or a sandbox once",
 		Long: `Start a sandbox that goes on from SOURCE, a checkpoint or else a sandbox;
 checkpoint:NAME and sandbox:NAME say which. A sandbox is saved for this fork, and
-that goes with it. Without NAME one is drawn. The fork's name is printed.`,
+that goes with it. Without NAME one is drawn. The fork's name is printed.
+
+What was started with exec goes on in the fork ("brood sb ps" shows it), but its
+output and its id stay with the sandbox that it was started in.`,
 		Example:           "  brood sb fork base try-1\n  brood sb fork sandbox:src",
 		Args:              cli.Takes(1, 2),
 		ValidArgsFunction: a.complete(1, sourceNames),

@@ -44,7 +44,10 @@ func newLogs(a *app) *cobra.Command {
 		Use:   "logs NAME",
 		Short: "Show what a sandbox's command wrote",
 		Long: `Show what the command of a sandbox wrote: its standard output here on standard
-output, its standard error on standard error. A fork's log begins at the fork.`,
+output, its standard error on standard error. A fork's log begins at the fork.
+
+What is written while the disk is full is lost. Where it was, standard error has
+a line "[brood: N bytes of output were lost: the disk was full]".`,
 		Example:           "  brood sb logs src\n  brood sb logs -f -n 20 src",
 		Args:              cli.Takes(1, 1),
 		ValidArgsFunction: a.complete(1, sandboxNames),

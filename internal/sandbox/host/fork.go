@@ -85,18 +85,31 @@ func (h *Host) Fork(ctx context.Context, p ForkParams) (_ Forked, err error) {
 // unrestored is the error of a restore for the person who asked for it. A
 // runtime that chokes on a file tells it with its goroutines; that is for the
 // log.
-func (h *Host) unrestored(name id.Name, err error) error {
+func (h *Host) unrestored(name id.Name, mounts []Mount, err error) error {
 	switch errs.CodeOf(err) {
-	case errs.Internal, errs.FailedPrecondition, errs.DataLoss:
+	case errs.Internal, errs.FailedPrecondition, errs.NotFound, errs.DataLoss:
 	default:
 		return err // of the machine or the caller, and none of the files
+	}
+	for _, m := range mounts {
+		if _, gone := os.Stat(m.Source); gone != nil {
+			h.p.Log.Error("a restore failed, and what is mounted is not there", "checkpoint", name, "mount", m.Source, "error", err)
+			return errs.New(errs.FailedPrecondition, "checkpoint %s was made with %s mounted at %s, and its forks need that: %w", name, m.Source, m.Target, gone)
+		}
+	}
+	if errs.CodeOf(err) == errs.NotFound {
+		return err
 	}
 	first, rest, _ := strings.Cut(err.Error(), "\n")
 	if rest != "" {
 		h.p.Log.Error("a restore failed", "checkpoint", name, "error", err)
 		err = errs.New(errs.CodeOf(err), "%s", strings.TrimRight(first, ":; ")) // its cause is text alone
 	}
-	return errs.New(errs.CodeOf(err), "%w: the checkpoint may be damaged, `brood sb checkpoints verify %s` says whether", err, name)
+	changed := ""
+	if len(mounts) > 0 {
+		changed = fmt.Sprintf("; if not, what it has open below %s may be there no more", mounts[0].Source)
+	}
+	return errs.New(errs.CodeOf(err), "%w: the checkpoint may be damaged, `brood sb checkpoints verify %s` says whether%s", err, name, changed)
 }
 
 // saved is what a checkpoint says of the sandbox it was made from: what a fork
@@ -151,7 +164,7 @@ func (h *Host) resume(ctx context.Context, e *entry, p ForkParams, cp checkpoint
 		Hostname: string(sb.Name), Magic: from.Magic, Files: fs,
 	})
 	if err != nil {
-		return h.unrestored(p.Checkpoint, err)
+		return h.unrestored(p.Checkpoint, from.Mounts, err)
 	}
 	g, err := h.connect(ctx, e, ch)
 	if err != nil {

@@ -56,7 +56,7 @@ func (s *Server) account(spec string) (account, error) {
 			a.name, a.home, gid = e[0], e[5], number(e[3])
 		}
 	} else {
-		return account{}, errs.New(errs.NotFound, "user %q is not in the sandbox's /etc/passwd: use one that is, or a number", user)
+		return account{}, errs.New(errs.NotFound, "user %.200q is not in the sandbox's /etc/passwd: use one that is, or a number", user)
 	}
 	groups := s.database("etc/group", 4)
 	if grouped {
@@ -65,7 +65,7 @@ func (s *Server) account(spec string) (account, error) {
 		} else if n, ok := parseID(group); ok {
 			gid = n
 		} else {
-			return account{}, errs.New(errs.NotFound, "group %q is not in the sandbox's /etc/group: use one that is, or a number", group)
+			return account{}, errs.New(errs.NotFound, "group %.200q is not in the sandbox's /etc/group: use one that is, or a number", group)
 		}
 	}
 	a.cred = &syscall.Credential{Uid: uid, Gid: gid, Groups: members(groups, a.name)}

@@ -52,7 +52,7 @@ func (s *Server) prepare(c proto.Command, tty bool) (program, error) {
 		p.cwd = "/"
 	}
 	if info, err := os.Stat(p.cwd); err != nil || !info.IsDir() {
-		return program{}, errs.New(errs.InvalidArgument, "working directory %s is not a folder in the sandbox", p.cwd)
+		return program{}, errs.New(errs.InvalidArgument, "working directory %.200s is not a folder in the sandbox", p.cwd)
 	}
 	p.path, err = lookPath(c.Argv[0], p.env, p.cwd)
 	return p, err
@@ -122,20 +122,20 @@ func lookPath(name string, env []string, cwd string) (string, error) {
 	if denied != nil {
 		return "", denied
 	}
-	return "", errs.With(errs.New(errs.NotFound, "%s: command not found in the sandbox", name), ExitKey, notFound)
+	return "", errs.With(errs.New(errs.NotFound, "%.200s: command not found in the sandbox", name), ExitKey, notFound)
 }
 
 func executable(path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
-		return errs.With(errs.New(errs.NotFound, "%s: no such file in the sandbox", path), ExitKey, notFound)
+		return errs.With(errs.New(errs.NotFound, "%.200s: no such file in the sandbox", path), ExitKey, notFound)
 	case err != nil:
-		return errs.With(errs.New(errs.PermissionDenied, "%w", err), ExitKey, notExecutable)
+		return errs.With(errs.New(errs.PermissionDenied, "%.200s: %w", path, errors.Unwrap(err)), ExitKey, notExecutable)
 	case info.IsDir():
-		return errs.With(errs.New(errs.PermissionDenied, "%s: is a folder, not a program", path), ExitKey, notExecutable)
+		return errs.With(errs.New(errs.PermissionDenied, "%.200s: is a folder, not a program", path), ExitKey, notExecutable)
 	case info.Mode()&0o111 == 0:
-		return errs.With(errs.New(errs.PermissionDenied, "%s: is not executable", path), ExitKey, notExecutable)
+		return errs.With(errs.New(errs.PermissionDenied, "%.200s: is not executable", path), ExitKey, notExecutable)
 	}
 	return nil
 }
@@ -155,13 +155,13 @@ func startError(p program, err error) error {
 	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.ENOEXEC), errors.Is(err, syscall.ENOENT),
 		errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ELOOP), errors.Is(err, syscall.ETXTBSY):
 		// The file was there a moment ago; ENOENT is its interpreter.
-		return errs.With(errs.New(errs.PermissionDenied, "%s: cannot be executed: %w", p.path, err), ExitKey, notExecutable)
+		return errs.With(errs.New(errs.PermissionDenied, "%.200s: cannot be executed: %w", p.path, err), ExitKey, notExecutable)
 	case errors.Is(err, syscall.E2BIG):
-		return errs.With(errs.New(errs.InvalidArgument, "%s: arguments and environment are too long", p.path), ExitKey, notExecutable)
+		return errs.With(errs.New(errs.InvalidArgument, "%.200s: arguments and environment are too long", p.path), ExitKey, notExecutable)
 	case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.EINVAL):
-		return errs.New(errs.PermissionDenied, "%s: cannot be started as this user: %w", p.path, err)
+		return errs.New(errs.PermissionDenied, "%.200s: cannot be started as this user: %w", p.path, err)
 	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM):
-		return errs.New(errs.ResourceExhausted, "%s: cannot be started: %w", p.path, err)
+		return errs.New(errs.ResourceExhausted, "%.200s: cannot be started: %w", p.path, err)
 	}
-	return errs.New(errs.Internal, "%s: cannot be started: %w", p.path, err)
+	return errs.New(errs.Internal, "%.200s: cannot be started: %w", p.path, err)
 }

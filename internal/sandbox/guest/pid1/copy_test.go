@@ -121,6 +121,13 @@ func TestCopyRefusals(t *testing.T) {
 	if _, err := c.CopyOut(b.ctx, "/none", src); !errs.Is(err, errs.NotFound) {
 		t.Errorf("no source: %v", err)
 	}
+	long := "/" + strings.Repeat("n", 300)
+	if _, err := c.CopyOut(b.ctx, long, src); !errs.Is(err, errs.InvalidArgument) {
+		t.Errorf("too long a name: %v", err)
+	}
+	if _, err := c.Get(b.ctx, guest.GetArgs{Path: long, Name: "x"}, io.Discard); !errs.Is(err, errs.InvalidArgument) {
+		t.Errorf("too long a name, unseen: %v", err)
+	}
 	if b.read("file") != "old" {
 		t.Error("a refused copy changed a file")
 	}

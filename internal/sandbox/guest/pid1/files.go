@@ -39,7 +39,7 @@ func (s *Server) stat(a proto.StatArgs) (proto.StatResult, error) {
 		return proto.StatResult{}, nil
 	}
 	if errors.Is(err, syscall.ENAMETOOLONG) {
-		return proto.StatResult{}, errs.New(errs.InvalidArgument, "%.200q in the sandbox: %w", a.Path, syscall.ENAMETOOLONG)
+		return proto.StatResult{}, tooLong(a.Path)
 	}
 	if err != nil {
 		return proto.StatResult{}, errs.New(errs.FailedPrecondition, "%w", err)
@@ -54,6 +54,10 @@ func (s *Server) stat(a proto.StatArgs) (proto.StatResult, error) {
 		}
 	}
 	return r, nil
+}
+
+func tooLong(path string) error {
+	return errs.New(errs.InvalidArgument, "%.200q in the sandbox: %w", path, syscall.ENAMETOOLONG)
 }
 
 // gatedReader and gatedWriter hold a copy still while processes are frozen,
@@ -140,7 +144,9 @@ func (s *Server) serveGet(ctx context.Context, c *call) {
 		at, err = s.inside(a.Path)
 	}
 	if err == nil {
-		if _, e := os.Lstat(at); e != nil {
+		if _, e := os.Lstat(at); errors.Is(e, syscall.ENAMETOOLONG) {
+			err = tooLong(a.Path)
+		} else if e != nil {
 			err = errs.New(errs.NotFound, "%.200s in the sandbox: %w", a.Path, errors.Unwrap(e))
 		}
 	}

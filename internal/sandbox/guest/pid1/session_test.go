@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"brood/internal/base/errs"
@@ -77,10 +78,12 @@ func TestStartFailuresHaveShellCodes(t *testing.T) {
 		{"/no/such/file", errs.NotFound, "127"},
 		{"/etc/passwd", errs.PermissionDenied, "126"},
 		{"/usr", errs.PermissionDenied, "126"},
+		{strings.Repeat("no-such/", 400), errs.NotFound, "127"},
+		{"/" + strings.Repeat("n", 3000), errs.PermissionDenied, "126"},
 	} {
 		_, err := c.Exec(b.ctx, guest.ExecArgs{ID: "x", Command: guest.Command{Argv: []string{tt.argv}}})
-		if errs.CodeOf(err) != tt.code || errs.MetaOf(err)[guest.ExitKey] != tt.exit {
-			t.Errorf("%s: %v (%v, %v)", tt.argv, err, errs.CodeOf(err), errs.MetaOf(err))
+		if errs.CodeOf(err) != tt.code || errs.MetaOf(err)[guest.ExitKey] != tt.exit || len(err.Error()) > 400 {
+			t.Errorf("%.200s: %v (%v, %v)", tt.argv, err, errs.CodeOf(err), errs.MetaOf(err))
 		}
 	}
 	// None of them took the id.
