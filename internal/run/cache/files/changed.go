@@ -80,10 +80,24 @@ func (s *Snapshot) Changed(ctx context.Context, list []File, d During) (string, 
 	return "", nil
 }
 
-// Appeared returns the path of a file below dir that could be an input and is
-// not in the snapshot, "" when there is none. skip tells what is of no
-// interest: a file, or a folder with all that is in it.
-func (s *Snapshot) Appeared(dir string, skip func(name string, folder bool) bool) (string, error) {
+// Search says where Appeared looks.
+type Search struct {
+	Dir string
+	// Skip tells what is of no interest: a file, or a folder with all that is in
+	// it.
+	Skip func(name string, folder bool) bool
+	// Top is a folder in which programs make files for a moment, such as a
+	// project's own; below it they do not, and a folder that changed since Began
+	// counts when nothing in it says why: what came into it has gone again, and
+	// may have been read. The zero Began asks for what is there alone.
+	Top   string
+	Began time.Time
+}
+
+// Appeared returns the path of a file that could be an input and is not in the
+// snapshot, or of a folder that had one, "" when there is none.
+func (s *Snapshot) Appeared(q Search) (string, error) {
+	dir := q.Dir
 	if dir == "." {
 		dir = ""
 	}
@@ -92,30 +106,35 @@ func (s *Snapshot) Appeared(dir string, skip func(name string, folder bool) bool
 		return "", nil
 	}
 	if st, e := os.Lstat(filepath.Join(s.root, dir)); err != nil && e == nil && !st.IsDir() {
-		if skip(dir, false) {
+		if q.Skip(dir, false) {
 			return "", nil
 		}
-		return s.appeared(dir, fs.FileInfoToDirEntry(st), skip)
+		return s.appeared(dir, fs.FileInfoToDirEntry(st), q)
 	}
 	if err != nil {
 		return "", err
 	}
 	for _, e := range entries {
 		name := path.Join(dir, e.Name())
-		if never(e.Name()) || skip(name, e.IsDir()) {
+		if never(e.Name()) || q.Skip(name, e.IsDir()) {
 			continue
 		}
-		found, err := s.appeared(name, e, skip)
+		found, err := s.appeared(name, e, q)
 		if found != "" || err != nil {
 			return found, err
 		}
 	}
+	if s.lost(dir, entries, q) {
+		return dir + "/", nil
+	}
 	return "", nil
 }
 
-func (s *Snapshot) appeared(name string, e fs.DirEntry, skip func(string, bool) bool) (string, error) {
+func (s *Snapshot) appeared(name string, e fs.DirEntry, q Search) (string, error) {
+	inside := q
+	inside.Dir = name
 	if e.IsDir() && s.folder(name) {
-		return s.Appeared(name, skip)
+		return s.Appeared(inside)
 	}
 	if !e.IsDir() {
 		if _, known := s.Find(name); known || !e.Type().IsRegular() && e.Type()&fs.ModeSymlink == 0 {
@@ -130,9 +149,28 @@ func (s *Snapshot) appeared(name string, e fs.DirEntry, skip func(string, bool) 
 	case err != nil || out:
 		return "", err
 	case e.IsDir():
-		return s.Appeared(name, skip)
+		return s.Appeared(inside)
 	}
 	return name, nil
+}
+
+// lost says that a folder changed and nothing in it says why: an entry that was
+// written as well does, be it an output or what git ignores.
+func (s *Snapshot) lost(dir string, entries []fs.DirEntry, q Search) bool {
+	if q.Began.IsZero() || !strings.HasPrefix(dir, strings.TrimPrefix(q.Top+"/", "./")) || dir == "" {
+		return false
+	}
+	since := q.Began.Add(-stamp.Granule).UnixNano()
+	st, err := stamp.Of(s.abs(dir))
+	if err != nil || max(st.MTime, st.CTime) < since {
+		return false
+	}
+	for _, e := range entries {
+		if st, err := stamp.Of(s.abs(path.Join(dir, e.Name()))); err != nil || st.CTime >= since {
+			return false
+		}
+	}
+	return true
 }
 
 // checker answers whether git ignores a path. It keeps one git process, which

@@ -434,7 +434,7 @@ func TestChanges(t *testing.T) {
 		if name != "" {
 			return name
 		}
-		name, err = s.Appeared("packages", none)
+		name, err = s.Appeared(files.Search{Dir: "packages", Skip: none})
 		if err != nil {
 			t.Fatal(err)
 		}

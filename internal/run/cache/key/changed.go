@@ -11,7 +11,7 @@ import (
 // Changed returns the input of a task that is no longer as its key has it, ""
 // when all are: to be asked after the task ran and before its result is saved.
 // A file that came since counts too, and one that was written since began,
-// though it holds again what it held; a zero began asks for contents alone. What
+// though it holds again what it held, or below the project's folder is gone again; a zero began asks for contents alone. What
 // git tracks among the outputs may be written as it was: the task and those
 // before it write there. Another content counts there too, since no result holds
 // what git tracks, and a hit would not bring it. The environment cannot change.
@@ -34,7 +34,7 @@ func (k *Keyer) Changed(ctx context.Context, t *run.Task, began time.Time) (stri
 			return name, err
 		}
 	}
-	if name, err := k.appeared(t, sel); name != "" || err != nil {
+	if name, err := k.appeared(t, sel, began); name != "" || err != nil {
 		return name, err
 	}
 	now, err := k.cfg.Files.Named(ctx, sel.set)
@@ -69,7 +69,7 @@ func (k *Keyer) addOutputs(t *run.Task, sel *selection) error {
 }
 
 // appeared looks for new files where the task's inputs are.
-func (k *Keyer) appeared(t *run.Task, sel selection) (string, error) {
+func (k *Keyer) appeared(t *run.Task, sel selection, began time.Time) (string, error) {
 	skip := func(name string, folder bool) bool {
 		switch {
 		case sel.made(name):
@@ -81,13 +81,15 @@ func (k *Keyer) appeared(t *run.Task, sel selection) (string, error) {
 		}
 		return !sel.set.Match(name)
 	}
+	search := files.Search{Dir: t.Dir, Skip: skip, Top: t.Dir, Began: began}
 	if sel.defaults {
-		if name, err := k.cfg.Files.Appeared(t.Dir, skip); name != "" || err != nil {
+		if name, err := k.cfg.Files.Appeared(search); name != "" || err != nil {
 			return name, err
 		}
 	}
 	for _, base := range sel.set.Bases() {
-		if name, err := k.cfg.Files.Appeared(base, skip); name != "" || err != nil {
+		search.Dir = base
+		if name, err := k.cfg.Files.Appeared(search); name != "" || err != nil {
 			return name, err
 		}
 	}

@@ -1,11 +1,13 @@
 package key_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +19,7 @@ import (
 	"brood/internal/run"
 	"brood/internal/run/cache/files"
 	"brood/internal/run/cache/key"
+	"brood/internal/run/cache/stamp"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -326,6 +329,61 @@ func TestInputsThatChangedAndChangedBack(t *testing.T) {
 	ask("contents alone", time.Time{}, "")
 	put(t, b.root, "a/src/generated/g.ts", "formatted")
 	ask("a committed output with another content", time.Now().Add(time.Minute), "a/src/generated/g.ts")
+}
+
+// TestInputsThatCameAndWent: what the command may have read need not be there
+// any more.
+func TestInputsThatCameAndWent(t *testing.T) {
+	for name, c := range map[string]struct {
+		meanwhile func(root string)
+		want      string
+	}{
+		"nothing":   {func(string) {}, ""},
+		"a file":    {func(root string) { put(t, root, "a/src/new.ts", "new"); remove(t, root, "a/src/new.ts") }, "a/src/"},
+		"a folder":  {func(root string) { put(t, root, "a/src/deep/new.ts", "new"); remove(t, root, "a/src/deep") }, "a/src/"},
+		"an output": {func(root string) { put(t, root, "a/src/generated/y.ts", "made") }, ""},
+		"ignored":   {func(root string) { put(t, root, "a/src/z.gen.ts", "made") }, ""},
+		"both": {func(root string) {
+			put(t, root, "a/src/z.gen.ts", "made")
+			put(t, root, "a/src/n.ts", "")
+			remove(t, root, "a/src/n.ts")
+		}, ""},
+		"in the project's own folder": {func(root string) { put(t, root, "a/tmp.mjs", ""); remove(t, root, "a/tmp.mjs") }, ""},
+		"an output's folder":          {func(root string) { put(t, root, "a/dist/x", ""); remove(t, root, "a/dist/x") }, ""},
+		"a folder that was away": {func(root string) {
+			away := filepath.Join(root, "away")
+			if err := errors.Join(os.Rename(filepath.Join(root, "a/src"), away), os.Rename(away, filepath.Join(root, "a/src"))); err != nil {
+				t.Fatal(err)
+			}
+		}, "a/src/"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			k := b.keyer(t)
+			task := b.tasks["a#build"]
+			if _, _, err := k.Key(t.Context(), task, map[id.Task]run.Key{"a#gen": "1", "b#build": "2"}); err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now().Add(2 * stamp.Granule) // the bench was made just now
+			for !time.Now().After(began) {
+				runtime.Gosched()
+			}
+			c.meanwhile(b.root)
+			if got, err := k.Changed(t.Context(), task, began); err != nil || got != c.want {
+				t.Errorf("changed %q, %v; want %q", got, err, c.want)
+			}
+			if got, err := k.Changed(t.Context(), task, time.Time{}); err != nil || got != "" {
+				t.Errorf("by contents alone: %q, %v", got, err)
+			}
+		})
+	}
+}
+
+func remove(t *testing.T, root, name string) {
+	t.Helper()
+	if err := os.RemoveAll(filepath.Join(root, name)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestCommittedOutputsAreInputs(t *testing.T) {
