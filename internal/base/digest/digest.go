@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"hash"
 	"io"
+	"sync"
 
 	"brood/internal/base/errs"
 )
@@ -63,10 +64,15 @@ func (w *Writer) Size() int64 { return w.n }
 // Digest returns the digest of what was written.
 func (w *Writer) Digest() Digest { return Digest(hex.EncodeToString(w.h.Sum(nil))) }
 
+// buffers are used again: most files are small, and many are hashed in a row.
+var buffers = sync.Pool{New: func() any { return new([256 << 10]byte) }}
+
 // Read hashes r to its end and returns its digest and size.
 func Read(r io.Reader) (Digest, int64, error) {
 	w := NewWriter()
-	if _, err := io.CopyBuffer(w, r, make([]byte, 1<<20)); err != nil {
+	b := buffers.Get().(*[256 << 10]byte)
+	defer buffers.Put(b)
+	if _, err := io.CopyBuffer(w, r, b[:]); err != nil {
 		return "", 0, err
 	}
 	return w.Digest(), w.Size(), nil
