@@ -46,6 +46,18 @@ func openHost(t *testing.T, h *home.Home, d sandbox.Driver, change ...func(*host
 	return o
 }
 
+// newHost is a host of a new home, and a folder to be an image.
+func newHost(t *testing.T, change ...func(*host.Params)) (o *host.Host, root string) {
+	t.Helper()
+	h, err := home.Open(t.TempDir())
+	check(t, err)
+	root = t.TempDir()
+	check(t, os.WriteFile(filepath.Join(root, "file"), []byte("x"), 0o600))
+	o = openHost(t, h, newWorld(t).Driver(), change...)
+	t.Cleanup(func() { check(t, o.Close()) })
+	return o, root
+}
+
 // The host cannot tell a fake from a machine: it makes, captures, forks with a
 // fault, is opened again by the next daemon, and removes.
 func TestHostOverAFake(t *testing.T) {
@@ -99,13 +111,8 @@ func TestHostOverAFake(t *testing.T) {
 
 // The limit of sandboxes is told as a number that reads well at one too.
 func TestTheLimitOfSandboxesIsTold(t *testing.T) {
-	h, err := home.Open(t.TempDir())
-	check(t, err)
-	o := openHost(t, h, newWorld(t).Driver(), func(p *host.Params) { p.MaxSandboxes = 1 })
-	defer func() { check(t, o.Close()) }()
-	root := t.TempDir()
-	check(t, os.WriteFile(filepath.Join(root, "file"), []byte("x"), 0o600))
-	_, err = o.Create(t.Context(), host.CreateParams{Name: "one", Image: root})
+	o, root := newHost(t, func(p *host.Params) { p.MaxSandboxes = 1 })
+	_, err := o.Create(t.Context(), host.CreateParams{Name: "one", Image: root})
 	check(t, err)
 	_, err = o.Create(t.Context(), host.CreateParams{Name: "two", Image: root})
 	if !errs.Is(err, errs.ResourceExhausted) || !strings.Contains(err.Error(), "limit of sandboxes on this machine, 1, is reached") {
@@ -190,13 +197,8 @@ func TestFullDiskIsToldWithoutInnerPaths(t *testing.T) {
 // TestACheckpointThatABatchForksIsNotReplaced: the rest of its forks would have
 // nothing to go on from.
 func TestACheckpointThatABatchForksIsNotReplaced(t *testing.T) {
-	h, err := home.Open(t.TempDir())
-	check(t, err)
-	root := t.TempDir()
-	check(t, os.WriteFile(filepath.Join(root, "file"), []byte("x"), 0o600))
-	o := openHost(t, h, newWorld(t).Driver())
-	defer func() { check(t, o.Close()) }()
-	_, err = o.Create(t.Context(), host.CreateParams{Name: "src", Image: root, Command: guest.Command{Argv: []string{"counter"}}})
+	o, root := newHost(t)
+	_, err := o.Create(t.Context(), host.CreateParams{Name: "src", Image: root, Command: guest.Command{Argv: []string{"counter"}}})
 	check(t, err)
 	old, err := o.Capture(t.Context(), host.CaptureParams{Source: "src", Name: "base"})
 	check(t, err)
@@ -214,12 +216,7 @@ func TestACheckpointThatABatchForksIsNotReplaced(t *testing.T) {
 
 // TestASandboxInWhichSomethingWorksIsNotIdle: nobody need watch it.
 func TestASandboxInWhichSomethingWorksIsNotIdle(t *testing.T) {
-	h, err := home.Open(t.TempDir())
-	check(t, err)
-	root := t.TempDir()
-	check(t, os.WriteFile(filepath.Join(root, "file"), []byte("x"), 0o600))
-	o := openHost(t, h, newWorld(t).Driver())
-	defer func() { check(t, o.Close()) }()
+	o, root := newHost(t)
 	for _, name := range []string{"works", "idle"} {
 		_, err := o.Create(t.Context(), host.CreateParams{Name: name, Image: root, IdleTimeout: 300 * time.Millisecond, Command: guest.Command{Argv: []string{"counter"}}})
 		check(t, err)
