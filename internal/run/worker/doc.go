@@ -6,11 +6,12 @@
 // knows nothing of graphs, caches or other machines, and decides nothing about
 // what runs next.
 //
-// A task ends when its own process ends. Output that a child still holds open
-// is read a quarter of a second more; then whatever is left of the process
-// group is stopped, SIGTERM first and SIGKILL two seconds later, while the
-// result is already on its way. An attempt that is aborted or runs out of time
-// is stopped in the same way, and its result waits until nothing is left.
+// A task ends when its own process ends, and its times are up to there. Output
+// that a child still holds open is read a quarter of a second more; then
+// whatever is left of the process group is stopped, SIGTERM first and SIGKILL
+// two seconds later, and the result waits until nothing is. An attempt that is
+// aborted or runs out of time is stopped in the same way. When this program is
+// killed itself, a shell beside it (guard) ends the groups.
 //
 // A task that is interactive and ends has the Terminal, where there is one: it
 // is the foreground's process group, and its output is not captured.
