@@ -232,7 +232,7 @@ func TestDamagedState(t *testing.T) {
 	for i, content := range []string{"", "{", `{"id":"bad"}`, `{"id":"bad","sandbox":{},"saver":{}}`} {
 		id := fmt.Sprintf("bad-%d", i)
 		w.run(w.container(id, root))
-		path := filepath.Join(w.dir, "state", fmt.Sprintf("%s_sandbox:%s.state", id, id))
+		path := filepath.Join(fmt.Sprintf("/proc/%d/root", w.info.HolderPID), w.dir, "state", fmt.Sprintf("%s_sandbox:%s.state", id, id))
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}

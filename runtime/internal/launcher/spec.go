@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"brood/internal/sandbox/driver/gvisor/launch"
+	"brood/runtime/internal/early"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"gvisor.dev/gvisor/runsc/config"
@@ -18,17 +19,7 @@ import (
 // newConfig returns gVisor's configuration of one container. Checkpoint and
 // restore have to agree on nearly all of it, so it depends on nothing else.
 func newConfig(debugDir string) (*config.Config, error) {
-	args := []string{
-		"--root=" + stateRoot,
-		"--platform=systrap",
-		"--network=none", // loopback works inside
-		"--ignore-cgroups=true",
-		"--directfs=true",
-		"--overlay2=root:memory",
-		"--file-access=exclusive",
-		"--host-uds=none",
-		"--host-settings=ignore", // advice for administrators, 1 ms each start
-	}
+	args := append([]string{"--root=" + stateRoot}, early.ConfigFlags...)
 	if debugDir != "" {
 		args = append(args, "--debug=true", "--debug-log="+debugDir+"/", "--debug-log-format=text")
 	}

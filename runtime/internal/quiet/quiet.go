@@ -85,14 +85,31 @@ func Systrap() {
 // two seconds of them.
 const settled = int(2 * time.Second / seldom)
 
+// While a sandbox starts, garbage is collected when memory has grown to five
+// times what is in use instead of twice: loading a saved kernel makes much of
+// it in a moment, and to collect that was a seventh of a fork's processor time.
+const (
+	startingGC = 400
+	steadyGC   = 100
+	// starting is how long a sandbox is taken to start at most.
+	starting = 10 * time.Second
+)
+
 // look decides about spinning as long as the sandbox lives. Once it has
 // started, what the start took is given back: loading a saved kernel leaves
 // megabytes of garbage, which an idle sandbox would keep for good.
 func look() {
+	debug.SetGCPercent(startingGC)
+	began, steady := time.Now(), false
 	period, seen, idle := often, uint64(0), 0
 	for {
 		time.Sleep(period)
-		if idle = idleLooks(idle, period); idle == settled {
+		idle = idleLooks(idle, period)
+		if !steady && (idle == settled || time.Since(began) > starting) {
+			debug.SetGCPercent(steadyGC)
+			steady = true
+		}
+		if idle == settled {
 			debug.FreeOSMemory()
 		}
 		fastPathContextLimit = uint32(maxSysmsgThreads * 2)
