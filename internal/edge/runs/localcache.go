@@ -132,8 +132,8 @@ func (r results) Lookup(ctx context.Context, t *run.Task, key run.Key) (orchestr
 }
 
 // Enter is orchestrator.Cache.
-func (r results) Enter(ctx context.Context, t *run.Task) (orchestrator.Turn, bool, error) {
-	return r.Cache.Enter(ctx, t)
+func (r results) Enter(ctx context.Context, t *run.Task, waits func()) (orchestrator.Turn, bool, error) {
+	return r.Cache.Enter(ctx, t, waits)
 }
 
 // Stands is orchestrator.Cache.

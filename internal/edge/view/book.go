@@ -18,6 +18,7 @@ type book struct {
 	deps        [][]int32
 	typical     time.Duration // of a task without history; 0: no task has any
 	running     []*task       // in the order in which they began
+	queued      []*task       // for another run
 	count       map[run.Status]int
 	total       int
 	failures    []*task
@@ -87,8 +88,15 @@ func (b *book) note(at time.Time, e orchestrator.Event) *task {
 		t.headed = t.headed && t.cache == e.Cache // it was about another answer
 		t.key, t.cache, t.remote, t.damage = e.Key, e.Cache, e.Remote, e.Unrestored
 		return t
+	case orchestrator.Waiting:
+		t := b.of(e.Task)
+		if b.queued = append(b.queued, t); t.began.IsZero() {
+			t.began = at
+		}
+		return t
 	case orchestrator.Started:
 		t := b.of(e.Task)
+		b.queued = without(b.queued, t)
 		t.status, t.attempt = run.Running, e.Attempt
 		if e.Attempt == 1 {
 			t.began = at
@@ -127,10 +135,15 @@ func (b *book) end(e orchestrator.Ended) *task {
 	if e.Unsaved != "" {
 		b.unsaved = append(b.unsaved, t)
 	}
-	if i := slices.Index(b.running, t); i >= 0 {
-		b.running = slices.Delete(b.running, i, i+1)
-	}
+	b.running, b.queued = without(b.running, t), without(b.queued, t)
 	return t
+}
+
+func without(list []*task, t *task) []*task {
+	if i := slices.Index(list, t); i >= 0 {
+		return slices.Delete(list, i, i+1)
+	}
+	return list
 }
 
 // of is never nil: an event of a task that nobody announced is shown too.

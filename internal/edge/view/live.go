@@ -27,6 +27,9 @@ func (v *View) live(now time.Time) []string {
 	for _, t := range v.book.running {
 		lines = append(lines, v.runningLine(t, now))
 	}
+	for _, t := range v.book.queued {
+		lines = append(lines, v.runningLine(t, now)+v.paint.faint(" waits for another run"))
+	}
 	if len(lines) > most {
 		more := len(lines) - most + 1
 		lines = append(lines[:most-1], v.paint.faint(fmt.Sprintf("  and %d more", more)))

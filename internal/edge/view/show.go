@@ -14,6 +14,8 @@ func (v *View) show(t *task, e orchestrator.Event) {
 		v.dress(t)
 	}
 	switch e := e.(type) {
+	case orchestrator.Waiting:
+		v.say(t, v.paint.faint("waits: another run of this workspace executes it"))
 	case orchestrator.Started:
 		v.showStart(t, e)
 	case orchestrator.Output:
@@ -79,7 +81,7 @@ func (t *task) headline() string {
 		return "has no key, runs"
 	}
 	if t.damage != "" {
-		return "cache miss " + key + ", runs: what is stored cannot be restored and is replaced (" + clean.Message(t.damage) + ")"
+		return "cache miss " + key + ", runs: what is stored cannot be restored (" + clean.Message(t.damage) + ")"
 	}
 	return "cache miss " + key + ", runs"
 }

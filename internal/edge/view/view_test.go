@@ -265,7 +265,7 @@ func TestWhatIsNotKeptIsTold(t *testing.T) {
 	}
 	text := tell(t, view.Options{}, events)
 	for _, want := range []string{
-		"web:build: cache miss aaaaaaaaaaaa, runs: what is stored cannot be restored and is replaced (a blob is damaged)\n",
+		"web:build: cache miss aaaaaaaaaaaa, runs: what is stored cannot be restored (a blob is damaged)\n",
 		"web:build: not saved: the disk is full\n", "uploading 3 results…\n", "Not saved  1 result: web:build\n",
 	} {
 		if strings.Count(text, want) != 1 {

@@ -36,7 +36,7 @@ func BenchmarkThreeHundred(b *testing.B) {
 			if !ok {
 				return fmt.Errorf("%s: miss", t.ID)
 			}
-			touched, err := h.Restore(b.Context())
+			touched, err := h.Restore(b.Context(), func() {})
 			if err == nil && touched != want {
 				return fmt.Errorf("%s: touched %v", t.ID, touched)
 			}

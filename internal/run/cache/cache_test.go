@@ -153,7 +153,7 @@ func (w *world) restore(t *run.Task, key string) string {
 	if !ok {
 		return "miss"
 	}
-	touched, err := h.Restore(w.t.Context())
+	touched, err := h.Restore(w.t.Context(), func() {})
 	if err != nil {
 		return "error: " + err.Error()
 	}

@@ -26,9 +26,10 @@ func ofThisMachine(err error) bool {
 // one with touched true the outputs are incomplete, and the task must run. An
 // entry that cannot be restored is dropped, so that the task's next save
 // replaces it; one that this machine had no room or no right to restore is good,
-// and the save that follows leaves it alone.
-func (h *Hit) Restore(ctx context.Context) (touched bool, err error) {
-	touched, err = h.restore(ctx)
+// and the save that follows leaves it alone. waits is called when another run
+// writes there.
+func (h *Hit) Restore(ctx context.Context, waits func()) (touched bool, err error) {
+	touched, err = h.restore(ctx, waits)
 	if err != nil && ofThisMachine(err) {
 		h.c.mu.Lock()
 		defer h.c.mu.Unlock()

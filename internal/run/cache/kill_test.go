@@ -49,7 +49,7 @@ func child(dir string) {
 		for range 5 {
 			v := rand.IntN(versions)
 			if h, ok := c.Lookup(ctx, t, keyOf(fmt.Sprint(v))); ok {
-				if _, err := h.Restore(ctx); err == nil {
+				if _, err := h.Restore(ctx, func() {}); err == nil {
 					continue
 				}
 			}
@@ -156,7 +156,7 @@ func TestTwoRunsAtOnce(t *testing.T) {
 			key := keyOf(fmt.Sprint(v))
 			h, ok := c.Lookup(ctx, build, key)
 			if ok {
-				_, err = h.Restore(ctx)
+				_, err = h.Restore(ctx, func() {})
 			}
 			if (!ok || err != nil) && root != w.root {
 				if err := fill(root, v); err != nil {

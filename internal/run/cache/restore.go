@@ -62,7 +62,7 @@ func (c *Cache) content(ctx context.Context, w io.Writer, want entry.Content) er
 }
 
 // restore is Restore but for what follows from its error.
-func (h *Hit) restore(ctx context.Context) (touched bool, err error) {
+func (h *Hit) restore(ctx context.Context, waits func()) (touched bool, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("restore %s: %w", h.task.ID, err)
@@ -79,7 +79,7 @@ func (h *Hit) restore(ctx context.Context) (touched bool, err error) {
 			return false, err
 		}
 	}
-	turn, waited, err := c.Enter(ctx, h.task)
+	turn, waited, err := c.Enter(ctx, h.task, waits)
 	if err != nil {
 		return false, err
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/gofrs/flock"
 
 	"brood/internal/base/digest"
-	"brood/internal/base/errs"
 	"brood/internal/home"
 	"brood/internal/run"
 	"brood/internal/run/cache/entry"
@@ -34,16 +33,16 @@ type Turn struct {
 const turnPoll = 25 * time.Millisecond
 
 // Enter takes the turn of a task, nil for one without outputs; End gives it back.
-// taken says that another run had it since it was looked up: what the task makes
+// waits is called when another run has it. taken says that another run had it since it was looked up: what the task makes
 // may be there by now. Where the cache cannot be written there are no turns.
-func (c *Cache) Enter(ctx context.Context, t *run.Task) (turn *Turn, taken bool, err error) {
+func (c *Cache) Enter(ctx context.Context, t *run.Task, waits func()) (turn *Turn, taken bool, err error) {
 	if len(t.Outputs) == 0 {
 		return nil, false, nil
 	}
 	l := flock.New(c.turnFile(t), flock.SetPermissions(0o600))
 	ok, err := l.TryLock()
 	if err == nil && !ok {
-		c.cfg.Warn(errs.New(errs.Unavailable, "%s waits: another run of this workspace executes it", t.ID))
+		waits()
 		taken = true
 		_, err = l.TryLockContext(ctx, turnPoll)
 	}

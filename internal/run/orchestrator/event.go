@@ -53,6 +53,12 @@ type Keyed struct {
 	Unrestored string `json:"unrestored,omitempty"`
 }
 
+// Waiting says that another run of the workspace executes a task or restores its
+// outputs: this one waits for it, and may find its result.
+type Waiting struct {
+	Task id.Task `json:"task"`
+}
+
 // Started says that an attempt of a task begins.
 type Started struct {
 	Task    id.Task `json:"task"`
@@ -154,6 +160,7 @@ type Step struct {
 
 func (Began) kind() string     { return "began" }
 func (Keyed) kind() string     { return "keyed" }
+func (Waiting) kind() string   { return "waiting" }
 func (Started) kind() string   { return "started" }
 func (Output) kind() string    { return "output" }
 func (Retrying) kind() string  { return "retrying" }

@@ -33,6 +33,18 @@ func (r *runner) note(msg message) {
 	}
 }
 
+// goesOn tells the listener how an effect goes on.
+func (r *runner) goesOn(msg message) {
+	t := r.tasks[msg.task].ID
+	if msg.waits {
+		r.emit(Waiting{Task: t})
+		return
+	}
+	s := &r.state[msg.task]
+	r.live[msg.task] = s
+	r.speak.tell(Started{Task: t, Attempt: msg.starts, Key: s.key}, msg.heard)
+}
+
 func (r *runner) noteKey(s *task, t *run.Task, msg message) {
 	s.key, s.hit, s.cache = msg.key, msg.hit, msg.cache
 	if uncounted(t) || r.m.Done() {

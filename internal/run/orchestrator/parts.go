@@ -24,10 +24,10 @@ type Keys interface {
 // answer says that it is a miss; what it has to say of that it warns of itself.
 type Cache interface {
 	Lookup(ctx context.Context, t *run.Task, key run.Key) (Hit, bool)
-	// Enter is called before each attempt of a task. It waits while another run
-	// of the workspace writes the task's outputs; taken says that one did since
-	// the task was looked up.
-	Enter(ctx context.Context, t *run.Task) (turn Turn, taken bool, err error)
+	// Enter is called before each attempt of a task. While another run of the
+	// workspace writes the task's outputs it waits, and says so; taken says that
+	// one did since the task was looked up.
+	Enter(ctx context.Context, t *run.Task, waits func()) (turn Turn, taken bool, err error)
 	// Stands says how a task's outputs lie now, without look only whether another
 	// run wrote them; Disturbed that one may have.
 	Stands(t *run.Task, look bool) Standing
@@ -60,8 +60,8 @@ type Standing struct {
 // Hit is a stored result.
 type Hit interface {
 	// Restore makes the outputs what they were; touched says that it had to
-	// change anything.
-	Restore(ctx context.Context) (touched bool, err error)
+	// change anything. While another run writes there it waits, and says so.
+	Restore(ctx context.Context, waits func()) (touched bool, err error)
 	// Log is what the task wrote when it ran.
 	Log(ctx context.Context) (io.ReadCloser, error)
 	// Took and Usage are what the run that produced it measured.

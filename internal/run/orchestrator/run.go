@@ -57,11 +57,17 @@ type task struct {
 	cancel       context.CancelFunc
 }
 
-// message tells the loop what came of an effect.
+// message tells the loop what came of an effect, or how it goes on when it has
+// no event.
 type message struct {
 	task  int
 	event dispatch.Event
 	err   error
+
+	// of what goes on
+	waits  bool          // for another run
+	starts int           // the number of an attempt
+	heard  chan struct{} // closed when its start was heard
 
 	// of a lookup
 	key   run.Key
@@ -97,7 +103,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	if !c.Began.IsZero() {
 		r.began = c.Began
 	}
-	owed := params.Derivations + params.Restores + params.Executions
+	owed := params.Derivations + 2*params.Restores + 3*params.Executions
 	index := make(map[id.Task]int, len(tasks))
 	for i, t := range tasks {
 		index[t.ID] = i
@@ -108,7 +114,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 			r.late[i] = r.late[i] || r.late[up] || !tasks[up].Cache && !uncounted(tasks[up])
 		}
 		if t.Persistent {
-			owed++
+			owed += 3
 		}
 	}
 	r.messages = make(chan message, owed) // nobody ever waits to say something
@@ -172,6 +178,10 @@ func (r *runner) loop(ctx context.Context, stop context.CancelFunc) error {
 	for !r.m.Done() {
 		select {
 		case msg := <-r.messages:
+			if msg.event == nil {
+				r.goesOn(msg)
+				continue
+			}
 			r.note(msg)
 			r.perform(r.m.Step(msg.event))
 		case <-ticks.C:

@@ -227,6 +227,10 @@ func TestWhatAnotherRunMadeIsTaken(t *testing.T) {
 		if got := statuses(r); got != want || slices.Contains(w.ran, "p#b") != (want == "a=success b=success c=success") {
 			t.Errorf("%s: %s, ran %v", name, got, w.ran)
 		}
+		started := slices.ContainsFunc(oneOf[orchestrator.Started](w), func(s orchestrator.Started) bool { return s.Task == "p#b" })
+		if waited := oneOf[orchestrator.Waiting](w); len(waited) != 1 || waited[0].Task != "p#b" || started != (output == "") {
+			t.Errorf("%s: told of waits %v and of the start %t", name, waited, started)
+		}
 		text := ""
 		for _, o := range oneOf[orchestrator.Output](w) {
 			text += o.Text

@@ -62,12 +62,10 @@ func newSpeaker(over <-chan struct{}, listen func(time.Time, Event)) *speaker {
 // say hands an event on, when it must after waiting. Only the loop calls it.
 func (s *speaker) say(e Event) { s.put(spoken{at: time.Now(), e: e}) }
 
-// tell is say for an event after which something waits until it was heard. What
-// a stuck listener does not hear is never heard.
-func (s *speaker) tell(e Event) (heard <-chan struct{}) {
-	c := make(chan struct{})
-	s.put(spoken{at: time.Now(), e: e, heard: c})
-	return c
+// tell is say for an event after which something waits until heard is closed.
+// What a stuck listener does not hear is never heard.
+func (s *speaker) tell(e Event, heard chan<- struct{}) {
+	s.put(spoken{at: time.Now(), e: e, heard: heard})
 }
 
 func (s *speaker) put(m spoken) {

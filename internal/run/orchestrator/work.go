@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"brood/internal/base/errs"
@@ -67,7 +68,7 @@ func (r *runner) settled(ctx context.Context, t *run.Task) error {
 func (r *runner) place(ctx context.Context, i int) message {
 	msg := message{task: i}
 	hit := r.state[i].hit
-	msg.touched, msg.err = hit.Restore(ctx)
+	msg.touched, msg.err = hit.Restore(ctx, r.waits(i))
 	if msg.err == nil {
 		msg.replay = r.replay(ctx, r.tasks[i], hit)
 	}
@@ -126,12 +127,10 @@ func (r *runner) start(e dispatch.Run) {
 	} else {
 		r.emit(Retrying{Task: r.tasks[i].ID, Attempt: e.Attempt - 1, Exit: s.result.Exit, TimedOut: s.result.TimedOut})
 	}
-	r.live[i] = s
 	order := run.Order{Task: r.tasks[i], Attempt: e.Attempt, Root: r.c.Root, Manager: r.c.Manager, Globals: r.c.Globals, Environ: r.c.Environ}
 	key := s.key
-	heard := r.speak.tell(Started{Task: order.Task.ID, Attempt: e.Attempt, Key: key})
 	r.group.Go(string(order.Task.ID), func(context.Context) error {
-		r.messages <- r.attempt(ctx, attempt{order: order, index: i, key: key, save: e.Save, log: log, heard: heard})
+		r.messages <- r.attempt(ctx, attempt{order: order, index: i, key: key, save: e.Save, log: log})
 		return nil
 	})
 }
@@ -149,7 +148,6 @@ type attempt struct {
 	key   run.Key
 	save  bool
 	log   *Log
-	heard <-chan struct{} // of Started
 	turn  Turn
 	// entered is when nobody had to be waited for any more, began when the
 	// command was about to begin.
@@ -183,8 +181,13 @@ func (r *runner) attempt(ctx context.Context, a attempt) (msg message) {
 	if stored && fault == nil {
 		before, fault = r.c.Cache.Prepare(ctx, t)
 	}
-	if t.Interactive {
-		a.await(ctx)
+	heard := make(chan struct{})
+	r.messages <- message{task: a.index, starts: a.order.Attempt, heard: heard}
+	if t.Interactive { // until the listener has given the terminal away
+		select {
+		case <-heard:
+		case <-ctx.Done():
+		}
 	}
 	a.began = time.Now() // the result's times may be another machine's
 	result := r.c.Worker.Execute(ctx, a.order, a.log)
@@ -207,11 +210,17 @@ func (r *runner) attempt(ctx context.Context, a attempt) (msg message) {
 	return msg
 }
 
+// waits returns what tells the loop, once, that task i waits for another run.
+func (r *runner) waits(i int) func() {
+	var once sync.Once
+	return func() { once.Do(func() { r.messages <- message{task: i, waits: true} }) }
+}
+
 // enter takes the turn of an attempt's task. found says that another run had it
 // and left a result, which is restored and is what msg tells.
 func (r *runner) enter(ctx context.Context, a *attempt, stored bool) (msg message, found bool, err error) {
-	t := a.order.Task
-	turn, taken, err := r.c.Cache.Enter(ctx, t)
+	t, waits := a.order.Task, r.waits(a.index)
+	turn, taken, err := r.c.Cache.Enter(ctx, t, waits)
 	a.entered = time.Now()
 	if err != nil || !taken || !stored {
 		a.turn = turn
@@ -221,24 +230,16 @@ func (r *runner) enter(ctx context.Context, a *attempt, stored bool) (msg messag
 		if err := turn.End(); err != nil { // a restore takes it again
 			return msg, false, err
 		}
-		if msg.touched, err = hit.Restore(ctx); err == nil {
+		if msg.touched, err = hit.Restore(ctx, waits); err == nil {
 			msg.entered, msg.task, msg.hit, msg.replay, msg.result = a.entered, a.index, hit, r.replay(ctx, t, hit), &run.Result{}
 			msg.ended = time.Now()
 			msg.event = dispatch.Ran{Task: a.index, Ending: dispatch.Found}
 			return msg, true, nil
 		}
-		turn, _, err = r.c.Cache.Enter(ctx, t)
+		turn, _, err = r.c.Cache.Enter(ctx, t, waits)
 	}
 	a.turn = turn
 	return msg, false, err
-}
-
-// await waits until the listener has given the terminal away.
-func (a *attempt) await(ctx context.Context) {
-	select {
-	case <-a.heard:
-	case <-ctx.Done():
-	}
 }
 
 // save stores a result; unsaved says why it did not, unproven that the inputs
