@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -50,6 +51,24 @@ func (a *app) destinations(f runFlags) error {
 		named[d.path] = file.flag
 	}
 	return nil
+}
+
+// tellUnwritten says which files about a run there will not be, for there is no
+// run.
+func (a *app) tellUnwritten(f runFlags) {
+	instead := "--graph"
+	if f.graph == "" {
+		if instead = "--dry"; f.dry == "" {
+			return
+		}
+	}
+	for _, file := range []struct{ flag, said string }{
+		{"--summarize", f.summarize}, {"--trace", f.trace}, {"--junit", f.junit}, {"--report", f.report},
+	} {
+		if file.said != "" {
+			a.warning(fmt.Sprintf("%s runs nothing, so %s writes nothing", instead, file.flag))
+		}
+	}
 }
 
 // newDestination finds out what a path leads to, and whether it can be written.

@@ -309,6 +309,7 @@ func (a *app) runHere(ctx context.Context, f runFlags) (err error) {
 		return a.noTask(f, err)
 	}
 	a.tellIgnored(f)
+	a.tellUnwritten(f)
 	debug.SetGCPercent(min(shortLived, max(100, shortLived*usualTasks/max(1, len(s.graph.Tasks)))))
 	switch {
 	case f.graph != "":
