@@ -25,6 +25,10 @@ type imageUsers struct {
 func (d *Daemon) imageUsers() imageUsers {
 	u := imageUsers{of: map[digest.Digest][]string{}}
 	for _, sb := range d.host.List() {
+		if !sb.Known() {
+			u.unknown = append(u.unknown, fmt.Sprintf("sandbox %s (whose record cannot be read: it may need this image)", sb.Name))
+			continue
+		}
 		u.of[sb.Root.Digest] = append(u.of[sb.Root.Digest], "sandbox "+string(sb.Name))
 	}
 	for _, cp := range d.cps.List() {

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
 
+	"brood/internal/base/digest"
 	"brood/internal/base/errs"
 	"brood/internal/base/id"
 	"brood/internal/base/life"
@@ -51,7 +53,9 @@ func (h *Host) adopt(ctx context.Context) error {
 }
 
 // readRecords returns the sandboxes of this home, their names taken. Folders
-// without a record are debris; a newer brood's are left alone.
+// without a record are debris; a newer brood's are left alone. One whose record
+// was damaged, by hand or by the disk, is kept too: what runs in it may be all
+// that somebody has.
 func (h *Host) readRecords() ([]*entry, error) {
 	folders, err := os.ReadDir(h.p.Home.Sandboxes())
 	if err != nil {
@@ -69,8 +73,11 @@ func (h *Host) readRecords() ([]*entry, error) {
 		case errs.Is(err, errs.Unsupported):
 			h.p.Log.Warn("a sandbox is left alone", "error", err)
 			h.foreign[sb] = true
+		case err != nil && !errs.Is(err, errs.NotFound):
+			h.p.Log.Error("the record of a sandbox is damaged", "sandbox", sb, "error", err)
+			all = append(all, newEntry(damaged(f, err)))
 		case err != nil:
-			h.p.Log.Warn("a sandbox without a usable record is removed", "sandbox", sb, "error", err)
+			h.p.Log.Warn("a sandbox without a record is removed", "sandbox", sb, "error", err)
 			if err := errors.Join(h.p.Driver.Destroy(context.Background(), sb), os.RemoveAll(h.files(sb).dir)); err != nil {
 				return nil, err
 			}
@@ -81,6 +88,21 @@ func (h *Host) readRecords() ([]*entry, error) {
 	h.takeNames(all)
 	return all, nil
 }
+
+// damaged stands for a record that cannot be read. It is never written.
+func damaged(folder fs.DirEntry, err error) record {
+	rec := record{Sandbox: Sandbox{
+		ID: id.Sandbox(folder.Name()), Name: id.Name("damaged-" + digest.Of([]byte(folder.Name())).Short()),
+		State: sandbox.Failed, Reason: fmt.Sprintf("its record is damaged, so nothing is known of it; what runs in it goes on until it is removed: %v", err),
+	}}
+	if info, err := folder.Info(); err == nil {
+		rec.CreatedAt = info.ModTime()
+	}
+	return rec
+}
+
+// Known says that there is a record of the sandbox that can be read.
+func (s *Sandbox) Known() bool { return s.Root.Digest != "" }
 
 // takeNames gives every sandbox its name. Of two with one name, which only a
 // record changed by hand brings about, the older has it, and the younger gets

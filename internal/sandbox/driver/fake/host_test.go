@@ -151,6 +151,35 @@ func TestOfTwoWithOneNameTheYoungerIsRenamed(t *testing.T) {
 	}
 }
 
+// A record that was damaged costs nobody what runs in the sandbox: it is listed
+// as failed until it is removed.
+func TestADamagedRecordEndsNothing(t *testing.T) {
+	for name, content := range map[string]string{"empty": "", "cut": `{"format":1,"id"`, "another's": `{"format":1,"id":"sb-0123456789abcdef"}`} {
+		b := newHosted(t, nil)
+		sb, err := b.create(host.CreateParams{Name: "one"}, "counter")
+		check(t, err)
+		check(t, b.host.Close())
+		check(t, os.WriteFile(filepath.Join(b.home.Sandboxes(), string(sb.ID), "sandbox.json"), []byte(content), 0o600))
+		for range 2 {
+			b.host = openHost(t, b.home, b.w.Driver())
+			all := b.host.List()
+			if len(all) != 1 || all[0].ID != sb.ID || all[0].State != sandbox.Failed || all[0].Known() || !strings.Contains(all[0].Reason, "record is damaged") {
+				t.Fatalf("%s: %+v", name, all)
+			}
+			if _, _, err := b.host.Guest(all[0].Name); !errs.Is(err, errs.FailedPrecondition) || !strings.Contains(err.Error(), "record is damaged") {
+				t.Errorf("%s: used: %v", name, err)
+			}
+			if live, err := b.w.Driver().List(t.Context()); err != nil || len(live) != 1 || !live[0].Running {
+				t.Errorf("%s: what ran is %+v, %v", name, live, err)
+			}
+			check(t, b.host.Close())
+		}
+		b.host = openHost(t, b.home, b.w.Driver())
+		check(t, b.host.Delete(t.Context(), b.host.List()[0].Name))
+		b.gone()
+	}
+}
+
 // What a runtime says of a file it cannot read is told in one line, with what
 // to do; the whole is in the log.
 func TestRestoreThatFailsNamesVerify(t *testing.T) {
