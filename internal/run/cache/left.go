@@ -60,12 +60,10 @@ func (c *Cache) addedTo(path string, t *run.Task) bool {
 // Standing is what became of a task's outputs since this run was done with it.
 type Standing struct {
 	// Foreign says that another run wrote them, Changed which of them has another
-	// content, "" for none, and Rewritten that one was written and has the content
-	// that it had: the doing, maybe, of a tool that brings up to date what it
-	// works with.
-	Foreign   bool
-	Changed   string
-	Rewritten bool
+	// content, "" for none. What was written and has the content that it had did
+	// not change: some tools bring up to date what they work with.
+	Foreign bool
+	Changed string
 }
 
 // Stands says how a task's outputs lie now; without look only whether another
@@ -84,7 +82,6 @@ func (c *Cache) Stands(t *run.Task, look bool) Standing {
 	if !look {
 		return Standing{}
 	}
-	var s Standing
 	for _, f := range l.files {
 		now, err := stamp.Of(filepath.Join(c.cfg.Root, f.path))
 		if err == nil && now == f.stat || c.addedTo(f.path, t) {
@@ -94,12 +91,11 @@ func (c *Cache) Stands(t *run.Task, look bool) Standing {
 		if err != nil || !c.fileIs(now, want) {
 			return Standing{Changed: f.path}
 		}
-		s.Rewritten = true
 	}
 	for _, l := range l.links {
 		if !c.linkIs(l) && !c.addedTo(l.Path, t) {
 			return Standing{Changed: l.Path}
 		}
 	}
-	return s
+	return Standing{}
 }

@@ -129,8 +129,8 @@ func TestStanding(t *testing.T) {
 	}{
 		"nothing":   {func(*world) {}, cache.Standing{}},
 		"read":      {func(w *world) { _ = tree(t, w.root) }, cache.Standing{}},
-		"rewritten": {func(w *world) { w.put(file, "1") }, cache.Standing{Rewritten: true}},
-		"replaced":  {func(w *world) { w.remove(file); w.put(file, "1") }, cache.Standing{Rewritten: true}},
+		"rewritten": {func(w *world) { w.put(file, "1") }, cache.Standing{}},
+		"replaced":  {func(w *world) { w.remove(file); w.put(file, "1") }, cache.Standing{}},
 		"changed":   {func(w *world) { w.put(file, "2") }, cache.Standing{Changed: file}},
 		"removed":   {func(w *world) { w.remove(file) }, cache.Standing{Changed: file}},
 		"link gone": {func(w *world) { w.remove("a/dist/l") }, cache.Standing{Changed: "a/dist/l"}},

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"modernc.org/sqlite" // registers the driver "sqlite"
 	lib "modernc.org/sqlite/lib"
@@ -93,10 +94,30 @@ func (h *History) open(ctx context.Context) error {
 		return nil
 	}
 	err := h.openFile(ctx)
+	for began := time.Now(); busy(err) && time.Since(began) < patience; err = h.openFile(ctx) {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(openAgain):
+		}
+	}
 	if err != nil {
 		err = h.openCopied(ctx, err)
 	}
 	return err
+}
+
+// patience is how long others may keep the file. SQLite waits so long by itself,
+// but not when two make a log for the same new file: then one is refused at
+// once, and tries again after openAgain.
+const (
+	patience  = 20 * time.Second
+	openAgain = 10 * time.Millisecond
+)
+
+func busy(err error) bool {
+	var e *sqlite.Error
+	return errors.As(err, &e) && e.Code()&0xff == lib.SQLITE_BUSY
 }
 
 func (h *History) openFile(ctx context.Context) error {
@@ -111,7 +132,7 @@ func (h *History) openFile(ctx context.Context) error {
 		return home.DiskError(err, "history")
 	}
 	dsn := url.URL{Scheme: "file", Opaque: (&url.URL{Path: h.path}).EscapedPath(), RawQuery: url.Values{
-		"_pragma": {"busy_timeout(20000)", "journal_mode(WAL)", "synchronous(NORMAL)", "wal_autocheckpoint(128)"},
+		"_pragma": {fmt.Sprintf("busy_timeout(%d)", patience.Milliseconds()), "journal_mode(WAL)", "synchronous(NORMAL)", "wal_autocheckpoint(128)"},
 		"_txlock": {"immediate"},
 	}.Encode()}
 	if h.db, err = sql.Open("sqlite", dsn.String()); err != nil {

@@ -51,10 +51,9 @@ type Turn interface {
 // Standing is what became of a task's outputs since this run was done with it.
 type Standing struct {
 	// Foreign says that another run wrote them, Changed which of them has another
-	// content, "" for none, and Rewritten that one was written as it was.
-	Foreign   bool
-	Changed   string
-	Rewritten bool
+	// content, "" for none.
+	Foreign bool
+	Changed string
 }
 
 // Hit is a stored result.

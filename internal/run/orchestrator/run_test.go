@@ -178,12 +178,10 @@ func TestNotSavedWhenTheTasksBeforeItMovedOn(t *testing.T) {
 		changed  bool // an input of a
 		want     string
 	}{
-		"as it was":              {want: "a b c"},
-		"another run":            {standing: orchestrator.Standing{Foreign: true}, want: "a"},
-		"another content":        {standing: orchestrator.Standing{Changed: "p/dist/x"}, want: "a"},
-		"the same again":         {standing: orchestrator.Standing{Rewritten: true}, want: "a b c"},
-		"again from other input": {standing: orchestrator.Standing{Rewritten: true}, changed: true, want: "a"},
-		"only the input is new":  {changed: true, want: "a b c"},
+		"as it was":       {want: "a b c"},
+		"another run":     {standing: orchestrator.Standing{Foreign: true}, want: "a"},
+		"another content": {standing: orchestrator.Standing{Changed: "p/dist/x"}, want: "a"},
+		"another input":   {changed: true, want: "a"},
 	} {
 		w := newWorld()
 		w.commands["p#b"] = func(context.Context, int, io.Writer) int {
@@ -201,6 +199,23 @@ func TestNotSavedWhenTheTasksBeforeItMovedOn(t *testing.T) {
 		if got := strings.Join(saved, " "); got != c.want || statuses(r) != "a=success b=success c=success" {
 			t.Errorf("%s: saved %s, want %s; %s", name, got, c.want, statuses(r))
 		}
+	}
+}
+
+// TestSourcesBehindATaskWithoutCommand: such a task only hands on what it waits
+// for, and whoever waits for it reads the sources there.
+func TestSourcesBehindATaskWithoutCommand(t *testing.T) {
+	w := newWorld()
+	w.commands["p#b"] = func(context.Context, int, io.Writer) int {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.changed["p#a"] = true
+		return 0
+	}
+	groups := func(c *orchestrator.Config) { c.Tasks[1].Command, c.Tasks[2].Command = run.Command{}, run.Command{} }
+	r := w.run(t.Context(), t, groups, "a", "t: a", "u: t", "b: u")
+	if i := slices.IndexFunc(r.Ended, func(e orchestrator.Ended) bool { return e.Task == "p#b" }); i < 0 || !strings.Contains(r.Ended[i].Unsaved, "an input of p#a") {
+		t.Errorf("%+v", r.Ended)
 	}
 }
 

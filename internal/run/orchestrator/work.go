@@ -261,18 +261,18 @@ func (r *runner) save(ctx context.Context, a attempt, result run.Result, before 
 }
 
 // Of what a task waits on, lookShare of the time that the task took goes into
-// looking at the outputs, and lookLeast at least; those that it names itself are
-// always looked at. Where a task takes a millisecond and a thousand come before
-// it, looking at all of them would take longer than the run.
+// looking at inputs and outputs, and lookLeast at least; those that it names
+// itself are always looked at, and those behind one that has no command. Where a
+// task takes a millisecond and a thousand come before it, looking at all of them
+// would take longer than the run.
 const (
 	lookShare = 20
 	lookLeast = 250 * time.Microsecond
 )
 
 // moved says what is not as an attempt's key has it, "" when all is: an input of
-// its task, or what the tasks before it made, which may have been another when
-// the attempt read it. What was written again as it was counts when an input of
-// the task that made it was written too.
+// its task or of those before it, whose sources it may read as well, or what
+// these made.
 func (r *runner) moved(ctx context.Context, a attempt) (string, error) {
 	changed, err := r.c.Keys.Changed(ctx, a.order.Task, a.began)
 	if err != nil {
@@ -285,9 +285,9 @@ func (r *runner) moved(ctx context.Context, a attempt) (string, error) {
 	until := began.Add(max(began.Sub(a.began)/lookShare, lookLeast))
 	disturbed := r.c.Cache.Disturbed()
 	seen := make([]bool, a.index) // those it waits on come before it
-	next := []int{a.index}
+	next, direct := []int{a.index}, map[int]bool{a.index: true}
 	for at := 0; at < len(next); at++ {
-		look := at == 0 || time.Now().Before(until)
+		look := direct[next[at]] || time.Now().Before(until)
 		if !look && !disturbed {
 			return "", nil
 		}
@@ -297,6 +297,9 @@ func (r *runner) moved(ctx context.Context, a attempt) (string, error) {
 			}
 			seen[up] = true
 			next = append(next, up)
+			if direct[next[at]] && uncounted(r.tasks[up]) {
+				direct[up] = true
+			}
 			if why, err := r.stood(ctx, a, r.tasks[up], look); why != "" || err != nil {
 				return why, err
 			}
@@ -313,7 +316,7 @@ func (r *runner) stood(ctx context.Context, a attempt, t *run.Task, look bool) (
 		return fmt.Sprintf("another run wrote the outputs of %s, which it works with", t.ID), nil
 	case s.Changed != "":
 		return fmt.Sprintf("%s, an output of %s, which it works with, changed", s.Changed, t.ID), nil
-	case !s.Rewritten:
+	case !look:
 		return "", nil
 	}
 	changed, err := r.c.Keys.Changed(ctx, t, a.began)

@@ -120,7 +120,7 @@ func (w *Worker) plan(ctx context.Context, o run.Order) (*script.Plan, error) {
 		Root:    o.Root,
 		Dir:     o.Task.Dir,
 		Command: o.Task.Command,
-		Args:    args(o),
+		Args:    o.Task.Args,
 		Manager: o.Manager,
 		Vars:    vars,
 	})
@@ -128,13 +128,6 @@ func (w *Worker) plan(ctx context.Context, o run.Order) (*script.Plan, error) {
 		return nil, errs.New(errs.CodeOf(err), "%s: %w", o.Task.ID, err)
 	}
 	return plan, nil
-}
-
-func args(o run.Order) []string {
-	if o.Task.Requested {
-		return o.Task.Args
-	}
-	return nil
 }
 
 // Kill ends everything that is being executed at once, without the time to end

@@ -16,6 +16,7 @@ import (
 
 	"brood/internal/base/content"
 	"brood/internal/base/errs"
+	"brood/internal/run/cache/glob"
 	"brood/internal/run/cache/stamp"
 )
 
@@ -86,6 +87,8 @@ type Search struct {
 	// Skip tells what is of no interest: a file, or a folder with all that is in
 	// it.
 	Skip func(name string, folder bool) bool
+	// Named are globs whose files count though git ignores them; nil is none.
+	Named *glob.Set
 	// Top is a folder in which programs make files for a moment, such as a
 	// project's own; below it they do not, and a folder that changed since Began
 	// counts when nothing in it says why: what came into it has gone again, and
@@ -146,7 +149,7 @@ func (s *Snapshot) appeared(name string, e fs.DirEntry, q Search) (string, error
 	}
 	out, err := s.check.ignored(name, e.IsDir())
 	switch {
-	case err != nil || out:
+	case err != nil || out && (e.IsDir() || !q.Named.Match(name)):
 		return "", err
 	case e.IsDir():
 		return s.Appeared(inside)

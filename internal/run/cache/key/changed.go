@@ -34,6 +34,9 @@ func (k *Keyer) Changed(ctx context.Context, t *run.Task, began time.Time) (stri
 			return name, err
 		}
 	}
+	if name, err := k.grown.since(time.Now(), sel.made); name != "" || err != nil {
+		return name, err
+	}
 	if name, err := k.appeared(t, sel, began); name != "" || err != nil {
 		return name, err
 	}

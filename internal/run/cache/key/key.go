@@ -37,8 +37,9 @@ type Keyer struct {
 	cfg    Config
 	env    environ
 	global *Group
-	// guard are the files that enter every key.
+	// guard are the files that enter every key, grown those that came to them.
 	guard []files.File
+	grown *grown
 	lock  *lock
 
 	mu     sync.Mutex // guards the maps
@@ -62,6 +63,10 @@ func New(ctx context.Context, cfg Config) (*Keyer, error) {
 	k.guard, err = k.collect(ctx, selection{set: deps})
 	if err != nil {
 		return nil, err
+	}
+	k.grown = &grown{files: cfg.Files, deps: deps, projects: cfg.Globals.Projects, known: map[string]bool{}}
+	for _, f := range k.guard {
+		k.grown.known[f.Path] = true
 	}
 	for _, dir := range cfg.Globals.Projects {
 		k.guard = append(k.guard, cfg.Files.Under(dir)...)
@@ -204,7 +209,9 @@ func (k *Keyer) selectionOf(t *run.Task) (selection, string, error) {
 	return s, name, nil
 }
 
-// producers are the task itself and those of its project that it waits for.
+// producers are the task itself and those of its project that it waits for and
+// that are cached. What one makes that is not cached no key stands for: it is an
+// input like any other file.
 func (k *Keyer) producers(t *run.Task) []*run.Task {
 	all := []*run.Task{t}
 	seen := map[id.Task]bool{t.ID: true}
@@ -221,7 +228,7 @@ func (k *Keyer) producers(t *run.Task) []*run.Task {
 	}
 	rest := all[1:]
 	slices.SortFunc(rest, func(a, b *run.Task) int { return strings.Compare(string(a.ID), string(b.ID)) })
-	return slices.DeleteFunc(all, func(p *run.Task) bool { return len(p.Outputs) == 0 })
+	return slices.DeleteFunc(all, func(p *run.Task) bool { return len(p.Outputs) == 0 || p != t && !p.Cache })
 }
 
 func (k *Keyer) inputsOf(ctx context.Context, t *run.Task) (*inputs, error) {

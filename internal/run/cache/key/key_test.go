@@ -67,7 +67,7 @@ func newBench(t testing.TB) *bench {
 	put(t, b.root, "b/src/y.ts", "y")
 	git(t, b.root, "add", ".")
 	git(t, b.root, "commit", "-qm", "one")
-	b.globals = run.Globals{Env: []string{"NODE_ENV"}, Dependencies: []string{"tsconfig.json", "**/.env.*local"}, EnvMode: "strict"}
+	b.globals = run.Globals{Env: []string{"NODE_ENV"}, Dependencies: []string{"tsconfig.json", "**/.env.*local", "cfg/**", "!**/*.md"}, EnvMode: "strict"}
 	b.task("b#build", func(d *run.Task) { d.Outputs = []string{"*.js"} })
 	b.task("a#gen", func(d *run.Task) { d.Outputs = []string{"src/generated/**"} })
 	b.task("a#build", func(d *run.Task) {
@@ -276,6 +276,9 @@ func TestEditsDuringARunAreSeen(t *testing.T) {
 		"one less":        {"a#build", func(t *testing.T, root string) { _ = os.Remove(filepath.Join(root, "a/src/x.ts")) }, "a/src/x.ts"},
 		"lockfile":        {"a#build", func(t *testing.T, root string) { put(t, root, "package-lock.json", "{ }") }, "package-lock.json"},
 		"global":          {"a#build", func(t *testing.T, root string) { put(t, root, "tsconfig.json", "{ }") }, "tsconfig.json"},
+		"a new global":    {"a#build", func(t *testing.T, root string) { put(t, root, "cfg/deep/new", "") }, "cfg/deep/new"},
+		"an ignored one":  {"a#build", func(t *testing.T, root string) { put(t, root, "b/src/.env.x.local", "") }, "b/src/.env.x.local"},
+		"not a global":    {"a#build", func(t *testing.T, root string) { put(t, root, "cfg/deep/new.md", ""); put(t, root, "b/.env.x", "") }, ""},
 		"named":           {"a#docs", func(t *testing.T, root string) { put(t, root, "a/.env", "x") }, "a/.env"},
 		"not meant":       {"a#docs", func(t *testing.T, root string) { put(t, root, "a/src/x.ts", "y"); put(t, root, "a/CHANGES.md", "c") }, ""},
 		"meant":           {"a#docs", func(t *testing.T, root string) { put(t, root, "a/NEWS.md", "x") }, "a/NEWS.md"},
@@ -397,6 +400,24 @@ func TestCommittedOutputsAreInputs(t *testing.T) {
 	put(t, b.root, "b/src/y.ts", "a source, though the globs say output")
 	if b.keys(t)["b#build"].Key == before {
 		t.Error("a committed file changed and the key did not")
+	}
+}
+
+// What a task makes that is not cached no key stands for: whoever works with it
+// has it as an input.
+func TestOutputsOfWhatIsNotCachedAreInputs(t *testing.T) {
+	for _, cached := range []bool{true, false} {
+		b := newBench(t)
+		b.tasks["a#gen"].Cache = cached
+		put(t, b.root, "a/src/generated/g.ts", "1")
+		before := b.keys(t)
+		put(t, b.root, "a/src/generated/g.ts", "2")
+		after := b.keys(t)
+		for name, want := range map[id.Task]bool{"a#build": cached, "a#gen": true} {
+			if same := before[name].Key == after[name].Key; same != want {
+				t.Errorf("cached %t: the key of %s is the same: %t", cached, name, same)
+			}
+		}
 	}
 }
 
