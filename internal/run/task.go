@@ -108,6 +108,9 @@ type Globals struct {
 	// ignore, enter every key: in turbo workspaces what the root's package.json
 	// depends on.
 	Projects []string
+	// Engines is what the root's package.json says of the programs it needs, as
+	// JSON; "" is nothing.
+	Engines string
 	// EnvMode is strict or loose.
 	EnvMode string
 }

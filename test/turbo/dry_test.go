@@ -3,6 +3,7 @@ package turbo_test
 import (
 	"encoding/json"
 	"maps"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
@@ -24,9 +25,16 @@ var notOurs = []string{
 // A program that reads turbo's --dry=json reads brood's: names, kinds and,
 // but for the tasks' hashes, values.
 func TestDryRunReadsAsTurbos(t *testing.T) {
+	links := map[string]map[string]string{
+		"workspace": {
+			"packages/a/shared.txt": "../../shared.txt", "packages/a/folder": "../../folder", "packages/b/src": "../a/src",
+			"packages/b/outside": "/etc/passwd",
+		},
+	}
 	for name, files := range map[string]map[string]string{
 		"workspace": {
-			"package.json": `{"name":"root","workspaces":["packages/*"],"scripts":{"lint":"echo root"}}`,
+			"folder/deep/y.txt": "y",
+			"package.json":      `{"name":"root","workspaces":["packages/*"],"scripts":{"lint":"echo root"}}`,
 			"turbo.json": `{"tasks":{"build":{"dependsOn":["^build"],"outputs":["dist/**","!dist/tmp/**"],"inputs":["$TURBO_DEFAULT$","$TURBO_ROOT$/shared.txt"],"env":["MODE"]},
 				"test":{"dependsOn":["build"],"cache":false,"passThroughEnv":["CI_*"],"with":["lint"]},"lint":{"inputs":["src/**"],"outputLogs":"errors-only"},"//#lint":{}}}`,
 			"shared.txt":              "x",
@@ -41,6 +49,11 @@ func TestDryRunReadsAsTurbos(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRepository(t, "npm", files)
+			for link, to := range links[name] {
+				if err := os.Symlink(to, filepath.Join(r.dir, link)); err != nil {
+					t.Fatal(err)
+				}
+			}
 			for _, args := range [][]string{{"build", "test"}, {"test", "--", "-v"}} {
 				theirs := r.dry(t, program(t, "turbo"), args)
 				ours := r.dry(t, brood(t), args)

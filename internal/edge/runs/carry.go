@@ -29,6 +29,7 @@ func (a *app) carryOut(ctx context.Context, s *session, p *parts, f runFlags) (e
 	if c.Concurrency, err = f.places(s.ws); err != nil {
 		return err
 	}
+	c.Concurrency = min(c.Concurrency, max(1, len(c.Tasks))) // more would wait for work
 	c.Lookups = 2 * c.Concurrency
 	if err := p.open(ctx, a, s, f); err != nil {
 		return err

@@ -112,8 +112,8 @@ func (s *session) dryTask(t planned) dryTask {
 	for _, g := range t.parts.Groups {
 		if g.Name == key.FilesGroup {
 			for _, file := range g.Items {
-				_, hash, _ := strings.Cut(file.Value, ":") // behind the mode
-				d.Inputs[relativeTo(t.Dir, file.Name)] = hash
+				// Behind the mode; of a link, that of what it leads to.
+				d.Inputs[relativeTo(t.Dir, file.Name)] = file.Value[strings.LastIndexByte(file.Value, ':')+1:]
 			}
 		}
 	}

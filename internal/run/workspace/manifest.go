@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -22,9 +23,19 @@ type manifest struct {
 	DevDependencies      map[string]string `json:"devDependencies"`
 	OptionalDependencies map[string]string `json:"optionalDependencies"`
 	Workspaces           workspacesField   `json:"workspaces"`
+	Engines              json.RawMessage   `json:"engines"`
 	DevEngines           struct {
 		PackageManager oneOrFirst `json:"packageManager"`
 	} `json:"devEngines"`
+}
+
+// engines is that field as one line, "" without it.
+func (m *manifest) engines() string {
+	var line bytes.Buffer
+	if json.Compact(&line, m.Engines) != nil {
+		return ""
+	}
+	return line.String()
 }
 
 // oneOrFirst is an object, or a list of them whose first counts.

@@ -35,6 +35,9 @@ func Open(dir string) (*Workspace, error) {
 	if err != nil {
 		return nil, err
 	}
+	if p := w.byName[id.RootProject]; p != nil && p.manifest != nil {
+		w.Globals.Engines = p.manifest.engines()
+	}
 	return w, nil
 }
 

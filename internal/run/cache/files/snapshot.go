@@ -60,6 +60,7 @@ type Snapshot struct {
 
 	check checker
 	named namedFiles
+	links targets
 
 	foldersFile string
 	folders     *folders    // that hold, or that were learnt

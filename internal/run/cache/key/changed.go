@@ -2,6 +2,8 @@ package key
 
 import (
 	"context"
+	"path"
+	"strings"
 	"time"
 
 	"brood/internal/run"
@@ -28,7 +30,7 @@ func (k *Keyer) Changed(ctx context.Context, t *run.Task, began time.Time) (stri
 		return "", err
 	}
 	during := files.During{Began: began, Made: sel.made}
-	for _, list := range [][]files.File{in.files, k.guard, k.lock.files()} {
+	for _, list := range [][]files.File{filesOf(in.all), filesOf(k.guard), k.lock.files()} {
 		name, err := k.cfg.Files.Changed(ctx, list, during)
 		if name != "" || err != nil {
 			return name, err
@@ -37,7 +39,7 @@ func (k *Keyer) Changed(ctx context.Context, t *run.Task, began time.Time) (stri
 	if name, err := k.grown.since(time.Now(), sel.made); name != "" || err != nil {
 		return name, err
 	}
-	if name, err := k.appeared(t, sel, began); name != "" || err != nil {
+	if name, err := k.appeared(t, sel, in.through, began); name != "" || err != nil {
 		return name, err
 	}
 	now, err := k.cfg.Files.Named(ctx, sel.set)
@@ -45,8 +47,8 @@ func (k *Keyer) Changed(ctx context.Context, t *run.Task, began time.Time) (stri
 		return "", err
 	}
 	known := map[string]bool{}
-	for _, f := range in.files {
-		known[f.Path] = true
+	for _, f := range in.all {
+		known[f.name] = true
 	}
 	for _, f := range now {
 		if !known[f.Path] && !sel.made(f.Path) {
@@ -72,7 +74,8 @@ func (k *Keyer) addOutputs(t *run.Task, sel *selection) error {
 }
 
 // appeared looks for new files where the task's inputs are.
-func (k *Keyer) appeared(t *run.Task, sel selection, began time.Time) (string, error) {
+// through are folders that links lead to, by the links.
+func (k *Keyer) appeared(t *run.Task, sel selection, through map[string]string, began time.Time) (string, error) {
 	skip := func(name string, folder bool) bool {
 		switch {
 		case sel.made(name):
@@ -92,6 +95,14 @@ func (k *Keyer) appeared(t *run.Task, sel selection, began time.Time) (string, e
 	}
 	for _, base := range sel.set.Bases() {
 		search.Dir = base
+		if name, err := k.cfg.Files.Appeared(search); name != "" || err != nil {
+			return name, err
+		}
+	}
+	for link, dir := range through {
+		search.Dir, search.Skip = dir, func(name string, folder bool) bool {
+			return sel.made(name) || skip(path.Join(link, strings.TrimPrefix(name, dir)), folder)
+		}
 		if name, err := k.cfg.Files.Appeared(search); name != "" || err != nil {
 			return name, err
 		}

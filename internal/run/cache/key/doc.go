@@ -7,9 +7,10 @@
 // it: no absolute path, no time, no content of outputs. Values of variables
 // enter as hashes, so that parts can be kept and shown.
 //
-// Outputs of the task, and of tasks of its project that it waits for, are no
-// inputs unless they are committed: their tasks' keys stand for them. A
-// committed file is always an input, since no restore ever touches it.
+// Outputs of the task, and of cached tasks of its project that it waits for, are
+// no inputs unless they are committed: their tasks' keys stand for them. A
+// committed file is always an input, since no restore ever touches it. A link
+// counts with what it leads to inside the workspace.
 //
 // A Keyer works on one snapshot of the files and is safe for concurrent use.
 package key

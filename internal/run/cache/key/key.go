@@ -3,6 +3,7 @@ package key
 import (
 	"context"
 	"encoding/json"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,7 +39,7 @@ type Keyer struct {
 	env    environ
 	global *Group
 	// guard are the files that enter every key, grown those that came to them.
-	guard []files.File
+	guard []input
 	grown *grown
 	lock  *lock
 
@@ -47,10 +48,19 @@ type Keyer struct {
 	envs   map[string]*Group
 }
 
+// input is a file by the name under which a task reads it.
+type input struct {
+	name string
+	file files.File
+	to   *files.File // where it leads, when it is a link to a file
+}
+
 // inputs are the input files of tasks that have the same globs.
 type inputs struct {
 	group *Group
-	files []files.File
+	all   []input
+	// through are the folders that links among them lead to, by the links.
+	through map[string]string
 }
 
 // New prepares for computing keys.
@@ -60,19 +70,23 @@ func New(ctx context.Context, cfg Config) (*Keyer, error) {
 	if err != nil {
 		return nil, err
 	}
-	k.guard, err = k.collect(ctx, selection{set: deps})
+	guard, err := k.collect(ctx, selection{set: deps})
 	if err != nil {
 		return nil, err
 	}
+	k.guard = guard.all
 	k.grown = &grown{files: cfg.Files, deps: deps, projects: cfg.Globals.Projects, known: map[string]bool{}}
 	for _, f := range k.guard {
-		k.grown.known[f.Path] = true
+		k.grown.known[f.name] = true
 	}
 	for _, dir := range cfg.Globals.Projects {
-		k.guard = append(k.guard, cfg.Files.Under(dir)...)
+		more, err := k.collect(ctx, selection{dir: dir, defaults: true})
+		if err != nil {
+			return nil, err
+		}
+		k.guard = append(k.guard, more.all...)
 	}
-	slices.SortFunc(k.guard, byPath)
-	k.guard = slices.CompactFunc(k.guard, func(a, b files.File) bool { return a.Path == b.Path })
+	k.guard = inOrder(k.guard)
 	items := prefixed("variable ", k.env.items(cfg.Globals.Env))
 	items = append(items, fileItems(k.guard)...)
 	items = append(items,
@@ -80,6 +94,9 @@ func New(ctx context.Context, cfg Config) (*Keyer, error) {
 		Item{"field passThrough", list(sorted(cfg.Globals.PassThrough))},
 		Item{"field env", list(sorted(cfg.Globals.Env))},
 		Item{"field packageManager", cfg.Manager.Name})
+	if cfg.Globals.Engines != "" {
+		items = append(items, Item{"field engines", cfg.Globals.Engines})
+	}
 	k.global = newGroup(GlobalGroup, sortItems(items))
 	if err := k.readLock(ctx); err != nil {
 		return nil, err
@@ -242,60 +259,119 @@ func (k *Keyer) inputsOf(ctx context.Context, t *run.Task) (*inputs, error) {
 	if in != nil {
 		return in, nil
 	}
-	all, err := k.collect(ctx, sel)
+	in, err = k.collect(ctx, sel)
 	if err != nil {
 		return nil, err
 	}
-	in = &inputs{group: newGroup(FilesGroup, fileItems(all)), files: all}
+	in.group = newGroup(FilesGroup, fileItems(in.all))
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.inputs[name] = in
 	return in, nil
 }
 
-// collect lists the selected files, sorted.
-func (k *Keyer) collect(ctx context.Context, s selection) ([]files.File, error) {
-	var all []files.File
+// selects says that a name is among what is meant.
+func (s selection) selects(name string) bool {
+	if s.set.Match(name) {
+		return true
+	}
+	return s.defaults && (s.dir == "." || s.dir == "" || strings.HasPrefix(name, s.dir+"/")) && !s.set.Excluded(name)
+}
+
+// collect lists the selected files, sorted by name.
+func (k *Keyer) collect(ctx context.Context, s selection) (*inputs, error) {
+	in := &inputs{through: map[string]string{}}
+	var links []files.File
 	take := func(f files.File) {
 		if f.Tracked || !s.made(f.Path) {
-			all = append(all, f)
+			in.all = append(in.all, input{name: f.Path, file: f})
 		}
 	}
 	if s.defaults {
 		for _, f := range k.cfg.Files.Under(s.dir) {
+			if f.Mode == files.Link {
+				links = append(links, f)
+			}
 			if !s.set.Excluded(f.Path) {
 				take(f)
 			}
 		}
 	}
 	if !s.set.Empty() {
-		for _, base := range s.set.Bases() {
-			if f, ok := k.cfg.Files.Find(base); ok && s.set.Match(base) {
-				take(f)
-			}
-			for _, f := range k.cfg.Files.Under(base) {
-				if s.set.Match(f.Path) {
-					take(f)
-				}
-			}
-		}
-		ignored, err := k.cfg.Files.Named(ctx, s.set)
+		more, err := k.named(ctx, s, take)
 		if err != nil {
 			return nil, err
 		}
-		for _, f := range ignored {
-			take(f)
-		}
-	}
-	if s.defaults && s.set.Empty() {
-		return all, nil // sorted as the snapshot is; the manifest is among them
+		links = append(links, more...)
 	}
 	// What a script says is always an input.
 	if f, ok := k.cfg.Files.Find(manifest(s.dir)); ok && s.dir != "" {
-		all = append(all, f)
+		in.all = append(in.all, input{name: f.Path, file: f})
 	}
-	slices.SortFunc(all, byPath)
-	return slices.CompactFunc(all, func(a, b files.File) bool { return a.Path == b.Path }), nil
+	err := k.follow(ctx, s, links, in)
+	in.all = inOrder(in.all)
+	return in, err
+}
+
+// named takes the files that the globs name, and returns links that lead to
+// more.
+func (k *Keyer) named(ctx context.Context, s selection, take func(files.File)) (links []files.File, err error) {
+	for _, base := range s.set.Bases() {
+		for up := base; up != "." && up != ""; up = path.Dir(up) {
+			if f, ok := k.cfg.Files.Find(up); ok && f.Mode == files.Link {
+				links = append(links, f)
+			}
+		}
+		if f, ok := k.cfg.Files.Find(base); ok && s.set.Match(base) {
+			take(f)
+		}
+		for _, f := range k.cfg.Files.Under(base) {
+			if f.Mode == files.Link && (s.set.Match(f.Path) || s.set.Reaches(f.Path)) {
+				links = append(links, f)
+			}
+			if s.set.Match(f.Path) {
+				take(f)
+			}
+		}
+	}
+	ignored, err := k.cfg.Files.Named(ctx, s.set)
+	for _, f := range ignored {
+		if f.Mode == files.Link {
+			links = append(links, f)
+		}
+		take(f)
+	}
+	return links, err
+}
+
+// follow completes inputs by what is read through links: a link to a file by the
+// file, one to a folder by the files in it that are selected by the names that
+// they have there.
+func (k *Keyer) follow(ctx context.Context, s selection, links []files.File, in *inputs) error {
+	if len(links) == 0 {
+		return nil
+	}
+	to := map[string]*files.File{}
+	for _, link := range links {
+		t, err := k.cfg.Files.Follow(ctx, link)
+		if err != nil {
+			return err
+		}
+		if to[link.Path] = t.To; t.Dir != "" {
+			in.through[link.Path] = t.Dir
+		}
+		for _, l := range t.Files {
+			if s.selects(l.Name) && (l.File.Tracked || !s.made(l.Name) && !s.made(l.File.Path)) {
+				in.all = append(in.all, input{name: l.Name, file: l.File, to: l.To})
+			}
+		}
+	}
+	for i, one := range in.all {
+		if one.to == nil {
+			in.all[i].to = to[one.name]
+		}
+	}
+	return nil
 }
 
 func manifest(dir string) string {
@@ -305,15 +381,36 @@ func manifest(dir string) string {
 	return dir + "/package.json"
 }
 
-func fileItems(all []files.File) []Item {
+// inOrder sorts inputs by name, each once.
+func inOrder(all []input) []input {
+	byName := func(a, b input) int { return strings.Compare(a.name, b.name) }
+	if !slices.IsSortedFunc(all, byName) {
+		slices.SortStableFunc(all, byName)
+	}
+	return slices.CompactFunc(all, func(a, b input) bool { return a.name == b.name })
+}
+
+func fileItems(all []input) []Item {
 	items := make([]Item, len(all))
-	for i, f := range all {
-		items[i] = Item{Name: f.Path, Value: string(f.Mode) + ":" + f.ID}
+	for i, in := range all {
+		items[i] = Item{Name: in.name, Value: string(in.file.Mode) + ":" + in.file.ID}
+		if in.to != nil {
+			items[i].Value += " " + string(in.to.Mode) + ":" + in.to.ID
+		}
 	}
 	return items
 }
 
-func byPath(a, b files.File) int { return strings.Compare(a.Path, b.Path) }
+// filesOf are the files that inputs are read from.
+func filesOf(all []input) []files.File {
+	list := make([]files.File, 0, len(all))
+	for _, in := range all {
+		if list = append(list, in.file); in.to != nil {
+			list = append(list, *in.to)
+		}
+	}
+	return list
+}
 
 func byName(a, b Item) int { return strings.Compare(a.Name, b.Name) }
 

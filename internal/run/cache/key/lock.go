@@ -22,7 +22,7 @@ import (
 // understood, or does not know a project, counts as a whole.
 type lock struct {
 	whole *Group
-	list  []files.File
+	list  []input
 
 	parsed *lockfile.Lock
 	dir    string // of the lockfile
@@ -60,7 +60,7 @@ func ReadLockfile(root, name string) *Lockfile {
 	return l
 }
 
-func (l *lock) files() []files.File { return l.list }
+func (l *lock) files() []files.File { return filesOf(l.list) }
 
 func (k *Keyer) readLock(ctx context.Context) error {
 	l := &lock{byDir: map[string]*Group{}, shared: map[string]*Group{}}
@@ -70,16 +70,18 @@ func (k *Keyer) readLock(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if l.list, err = k.collect(ctx, selection{set: set}); err != nil {
+		in, err := k.collect(ctx, selection{set: set})
+		if err != nil {
 			return err
 		}
+		l.list = in.all
 	}
 	l.whole = newGroup(LockGroup, fileItems(l.list))
 	if len(l.list) != 1 {
 		return nil
 	}
 	read := k.cfg.Read
-	if read == nil || !l.list[0].Was(read.stat) {
+	if read == nil || !l.list[0].file.Was(read.stat) {
 		read = ReadLockfile(k.cfg.Files.Root(), k.cfg.Lockfile)
 	}
 	if l.parsed = read.parsed; l.parsed == nil {
