@@ -16,6 +16,7 @@ var allow = map[string][]string{
 	"internal/base/digest":  {},
 	"internal/base/errs":    {},
 	"internal/base/id":      {},
+	"internal/base/inherit": {},
 	"internal/base/lazy":    {},
 	"internal/base/life":    {},
 

@@ -14,6 +14,7 @@ import (
 
 	"brood/client"
 	"brood/internal/base/errs"
+	"brood/internal/base/inherit"
 	"brood/internal/home"
 )
 
@@ -178,6 +179,9 @@ func (a *app) launch(h *home.Home) (*background, error) {
 		return nil, err
 	}
 	defer null.Close()
+	if err := inherit.Nothing(); err != nil { // a script's lock would be held as long as the daemon runs
+		return nil, err
+	}
 	p, err := os.StartProcess(exe, []string{"brood", "daemon", "run", "--background", "--home", h.Dir()}, &os.ProcAttr{
 		Dir:   "/",
 		Env:   scrub(os.Environ(), h.Dir()),

@@ -77,10 +77,23 @@ func (h *Host) leases() (*lease.Book, error) {
 	return book, failed
 }
 
-// DropUnused deletes every temporary checkpoint that nothing keeps.
+// DropUnused deletes every temporary checkpoint that nothing keeps, also those
+// that only such a one has kept.
 func (h *Host) DropUnused() error {
 	h.dropping.Lock()
 	defer h.dropping.Unlock()
+	var all error
+	for more := true; more; {
+		var err error
+		more, err = h.dropDue()
+		all = errors.Join(all, err)
+	}
+	return errors.Join(all, h.dropDamaged())
+}
+
+// dropDue deletes the temporary checkpoints that nothing keeps now; more says
+// that one is gone.
+func (h *Host) dropDue() (more bool, all error) {
 	book, all := h.leases()
 	due := map[digest.Digest]bool{}
 	for _, d := range book.Due() {
@@ -90,11 +103,12 @@ func (h *Host) DropUnused() error {
 		if !due[cp.Digest] || cp.Record.Temporary == "" {
 			continue
 		}
-		if err := h.p.Checkpoints.Delete(cp.Name); !errs.Is(err, errs.NotFound) {
+		err := h.p.Checkpoints.Delete(cp.Name)
+		if more = more || err == nil; !errs.Is(err, errs.NotFound) {
 			all = errors.Join(all, err)
 		}
 	}
-	return errors.Join(all, h.dropDamaged())
+	return more, all
 }
 
 // dropDamaged deletes the temporary checkpoints whose files are lost and whose

@@ -1,6 +1,9 @@
 package early
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -59,6 +62,21 @@ func TestParseBoot(t *testing.T) {
 		if _, ok := parseBoot(call(change)); ok {
 			t.Errorf("%s: taken for what is done here", name)
 		}
+	}
+}
+
+// A machine may have no /tmp, or a link there.
+func TestFirstFolder(t *testing.T) {
+	dir := t.TempDir()
+	link, file := filepath.Join(dir, "link"), filepath.Join(dir, "file")
+	if err := errors.Join(os.Symlink(dir, link), os.WriteFile(file, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if got := firstFolder([]string{filepath.Join(dir, "none"), link, file, dir, "/"}); got != dir {
+		t.Errorf("%q", got)
+	}
+	if got := firstFolder([]string{link}); got != "" {
+		t.Errorf("a link is taken: %q", got)
 	}
 }
 

@@ -7,19 +7,21 @@ import (
 	"syscall"
 )
 
-// The sandbox's root is made in a file system of memory over this folder, which
-// the process sees alone.
-const (
-	newRoot = "/tmp"
-	procDir = newRoot + "/proc"
-	// Under this the kernel's /proc is in the sandbox's; see makeProc.
-	kernelProc = "sandbox-proc"
-)
+// The sandbox's root is made in a file system of memory over the first of these
+// that is a folder: the process sees that alone, and goes on without the rest.
+var newRoots = []string{"/tmp", "/var/tmp", "/run", "/mnt", "/usr"}
+
+// kernelProc is where the kernel's /proc is in the sandbox's; see makeProc.
+const kernelProc = "sandbox-proc"
 
 const noFiles = syscall.MS_NOSUID | syscall.MS_NODEV | syscall.MS_NOEXEC
 
 // makeRoot changes the root to an empty one, with /proc and the time zone.
 func makeRoot() error {
+	newRoot := firstFolder(newRoots)
+	if newRoot == "" {
+		return errors.New("none of the usual folders is there")
+	}
 	return inTurn(
 		step{"keep mounts from others", func() error {
 			return mount("", "/", "", syscall.MS_SLAVE|syscall.MS_REC)
@@ -30,16 +32,26 @@ func makeRoot() error {
 			_ = copyFile(newRoot+"/etc/localtime", "/etc/localtime") // without it, it is UTC
 			return nil
 		}},
-		step{"make /proc", makeProc},
+		step{"make /proc", func() error { return makeProc(newRoot + "/proc") }},
 		step{"make it read-only", func() error {
 			return mount("", newRoot, "", syscall.MS_REMOUNT|syscall.MS_RDONLY|syscall.MS_BIND)
 		}},
-		step{"change the root", changeRoot},
+		step{"change the root", func() error { return changeRoot(newRoot) }},
 	)
 }
 
+// firstFolder is the first that is a folder, "" when none is. A link is none.
+func firstFolder(dirs []string) string {
+	for _, dir := range dirs {
+		if info, err := os.Lstat(dir); err == nil && info.IsDir() {
+			return dir
+		}
+	}
+	return ""
+}
+
 // makeProc makes a /proc of the few files that gVisor reads.
-func makeProc() error {
+func makeProc(procDir string) error {
 	steps := []step{
 		{"make it", func() error { return os.Mkdir(procDir, 0o755) }},
 		{"mount it", func() error { return mount("runsc-proc", procDir, "tmpfs", noFiles) }},
@@ -79,11 +91,11 @@ func mount(source, target, kind string, flags uintptr) error {
 // oPath is O_PATH, which the syscall package does not name.
 const oPath = 0x200000
 
-// changeRoot makes newRoot the root and lets go of the old one, which the kernel
-// has put over it.
-func changeRoot() error {
+// changeRoot makes dir the root and lets go of the old one, which the kernel has
+// put over it.
+func changeRoot(dir string) error {
 	return inTurn(
-		step{"go there", func() error { return os.Chdir(newRoot) }},
+		step{"go there", func() error { return os.Chdir(dir) }},
 		step{"pivot", func() error { return syscall.PivotRoot(".", ".") }},
 		step{"unmount the old one", func() error { return syscall.Unmount(".", syscall.MNT_DETACH) }},
 	)

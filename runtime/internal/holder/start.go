@@ -36,6 +36,9 @@ func Start(dir string) int {
 	case errors.Is(err, errFull):
 		fmt.Fprintln(os.Stderr, err)
 		return launch.ExitNoDisk
+	case errors.Is(err, errFewFiles):
+		fmt.Fprintln(os.Stderr, err)
+		return launch.ExitRefused
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EINVAL):
 		fmt.Fprintf(os.Stderr, "%v; %s\n", err, hint())
 		return launch.ExitRefused
@@ -45,7 +48,20 @@ func Start(dir string) int {
 	}
 }
 
+// leastFiles is how many open files a launcher must be allowed: it keeps some
+// numbers from 256 on free, and has a few for each sandbox.
+const leastFiles = 512
+
+var errFewFiles = errors.New("too few open files are allowed")
+
 func start(dir string) error {
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		return err
+	}
+	if files.Max < leastFiles {
+		return fmt.Errorf("%w: the hard limit (ulimit -Hn) is %d, set it to %d or more", errFewFiles, files.Max, leastFiles)
+	}
 	ready, theirs, err := os.Pipe()
 	if err != nil {
 		return err

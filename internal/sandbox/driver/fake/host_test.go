@@ -206,6 +206,38 @@ func TestRestoreThatFailsNamesVerify(t *testing.T) {
 	}
 }
 
+// Temporary checkpoints of forks of forks all go with the last of them.
+func TestTemporaryCheckpointsGoOneAfterTheOther(t *testing.T) {
+	b := newHosted(t, nil)
+	_, err := b.create(host.CreateParams{Name: "f0"}, "counter")
+	check(t, err)
+	for n := range 3 {
+		from, cp, to := id.Name(fmt.Sprintf("f%d", n)), id.Name(fmt.Sprintf("t%d", n)), id.Name(fmt.Sprintf("f%d", n+1))
+		batch := id.Batch("b-" + string(cp))
+		release := b.host.HoldBatch(batch)
+		_, err := b.host.Capture(t.Context(), host.CaptureParams{Source: from, Name: cp, Temporary: batch})
+		check(t, err)
+		_, err = b.host.Fork(t.Context(), host.ForkParams{Checkpoint: cp, Name: to, Batch: batch})
+		check(t, err)
+		release()
+	}
+	left := func() int {
+		all, err := os.ReadDir(b.home.Checkpoints())
+		check(t, err)
+		return len(all)
+	}
+	for _, name := range []id.Name{"f1", "f2"} {
+		check(t, b.host.Delete(t.Context(), name))
+		if n := left(); n != 3 {
+			t.Errorf("%d checkpoints are left though f3 stands on all", n)
+		}
+	}
+	check(t, b.host.Delete(t.Context(), "f3"))
+	if n := left(); n != 0 {
+		t.Errorf("%d checkpoints are left", n)
+	}
+}
+
 // The refusal of a full disk names the folder that a person knows, and says how
 // a daemon that runs learns of another limit.
 func TestFullDiskIsToldWithoutInnerPaths(t *testing.T) {

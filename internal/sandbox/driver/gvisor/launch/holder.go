@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"brood/internal/base/errs"
+	"brood/internal/base/inherit"
 
 	"golang.org/x/sys/unix"
 )
@@ -76,6 +77,9 @@ func runStart(ctx context.Context, p StartParams) error {
 		}
 		defer func() { _ = null.Close() }()
 		log = null
+	}
+	if err := inherit.Nothing(); err != nil { // it outlives this process
+		return err
 	}
 	var complaint bytes.Buffer
 	cmd := exec.CommandContext(ctx, p.RuntimePath, "start", "--dir", p.Dir)
