@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"brood/internal/base/errs"
@@ -92,13 +93,14 @@ func (a *app) openCache(ctx context.Context, s *session, f runFlags, o cache.Con
 
 // overlaps finds the tasks that add to another's outputs. Two that write the
 // same files and do not wait for each other are refused in brood.yaml; turbo
-// lets them be, and so does a run of its workspaces, with a warning.
+// lets them be, and so does a run of its workspaces, with a warning: they take
+// turns, and so they do with tasks of their projects that are not in this run.
 func (p *parts) overlaps(s *session) error {
 	all, err := cache.Overlaps(s.graph.Tasks)
 	if err != nil {
 		return err
 	}
-	p.additive = map[id.Task]bool{}
+	p.additive, p.beside = map[id.Task]bool{}, map[id.Task][]id.Task{}
 	for _, o := range all {
 		switch {
 		case o.Edge:
@@ -106,8 +108,19 @@ func (p *parts) overlaps(s *session) error {
 		case s.ws.Kind == workspace.Brood:
 			return errs.New(errs.InvalidArgument, "tasks %s and %s write the same files and neither waits for the other: put one under the other's dependsOn, or narrow their outputs", o.First, o.Second)
 		default:
-			p.early = append(p.early, fmt.Sprintf("tasks %s and %s write the same files and neither waits for the other: whose file stays is chance", o.First, o.Second))
+			p.early = append(p.early, fmt.Sprintf("tasks %s and %s write the same files and neither waits for the other: they take turns, and of a file that both write it is chance whose stays", o.First, o.Second))
+			p.beside[o.First] = append(p.beside[o.First], o.Second)
+			p.beside[o.Second] = append(p.beside[o.Second], o.First)
 		}
+	}
+	if s.ws.Kind == workspace.Turbo {
+		if err := p.besideElsewhere(s); err != nil {
+			return err
+		}
+	}
+	for t, list := range p.beside {
+		slices.Sort(list)
+		p.beside[t] = slices.Compact(list)
 	}
 	for _, t := range s.graph.Tasks {
 		if t.Additive {
@@ -117,7 +130,51 @@ func (p *parts) overlaps(s *session) error {
 	return nil
 }
 
+// besideElsewhere finds the tasks outside of this run that write the same files
+// as one of the same project in it.
+func (p *parts) besideElsewhere(s *session) error {
+	here := make(map[id.Task]bool, len(s.graph.Tasks))
+	for _, t := range s.graph.Tasks {
+		here[t.ID] = true
+	}
+	projects := make(map[id.Project]*workspace.Project, len(s.ws.Projects))
+	for _, w := range s.ws.Projects {
+		projects[w.Name] = w
+	}
+	names := map[id.Project][]string{}
+	for _, t := range s.graph.Tasks {
+		w := projects[t.Project]
+		if w == nil || !t.Cache || len(t.Outputs) == 0 {
+			continue
+		}
+		if _, known := names[t.Project]; !known {
+			names[t.Project] = s.ws.TaskNames(w)
+		}
+		for _, name := range names[t.Project] {
+			other := id.TaskOf(t.Project, name)
+			if here[other] {
+				continue
+			}
+			o, err := s.ws.Task(w, name)
+			if err != nil || o == nil || !o.Cache || len(o.Outputs) == 0 || o.Command.Empty() {
+				continue // what is wrong with it is for a run of it to say
+			}
+			also := &run.Task{ID: other, Dir: t.Dir, Definition: o.Definition}
+			overlap, err := cache.Overlaps([]*run.Task{t, also})
+			if err != nil {
+				return err
+			}
+			if len(overlap) > 0 {
+				p.beside[t.ID] = append(p.beside[t.ID], other)
+			}
+		}
+	}
+	return nil
+}
+
 func (p *parts) adds(t id.Task) bool { return p.additive[t] }
+
+func (p *parts) besides(t id.Task) []id.Task { return p.beside[t] }
 
 // results is a cache as the orchestrator wants it.
 type results struct {
@@ -132,7 +189,7 @@ func (r results) Lookup(ctx context.Context, t *run.Task, key run.Key) (orchestr
 }
 
 // Enter is orchestrator.Cache.
-func (r results) Enter(ctx context.Context, t *run.Task, waits func()) (orchestrator.Turn, bool, error) {
+func (r results) Enter(ctx context.Context, t *run.Task, waits func(beside id.Task)) (orchestrator.Turn, bool, error) {
 	return r.Cache.Enter(ctx, t, waits)
 }
 

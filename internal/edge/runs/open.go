@@ -33,6 +33,7 @@ type parts struct {
 	keys     *keys
 	cache    *cache.Cache
 	additive map[id.Task]bool
+	beside   map[id.Task][]id.Task // tasks that write the same files
 	remote   remote
 	wipe     bool
 	worker   *worker.Worker
@@ -127,7 +128,7 @@ func (p *parts) open(ctx context.Context, a *app, s *session, f runFlags) (err e
 				return err
 			}
 			p.cache, err = a.openCache(ctx, s, f, cache.Config{
-				Remote: p.remote.cache, Additive: p.adds,
+				Remote: p.remote.cache, Additive: p.adds, Beside: p.besides,
 				Dir: p.dir, Stamps: p.stamps, Tracked: p.snapshot.Tracked, Warn: func(err error) { p.warn(err.Error()) },
 			})
 			return err

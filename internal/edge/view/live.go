@@ -28,7 +28,7 @@ func (v *View) live(now time.Time) []string {
 		lines = append(lines, v.runningLine(t, now))
 	}
 	for _, t := range v.book.queued {
-		lines = append(lines, v.runningLine(t, now)+v.paint.faint(" waits for another run"))
+		lines = append(lines, v.runningLine(t, now)+v.paint.faint(" waits"))
 	}
 	if len(lines) > most {
 		more := len(lines) - most + 1

@@ -15,7 +15,11 @@ func (v *View) show(t *task, e orchestrator.Event) {
 	}
 	switch e := e.(type) {
 	case orchestrator.Waiting:
-		v.say(t, v.paint.faint("waits: another run of this workspace executes it"))
+		why := "another run of this workspace executes it"
+		if e.For != "" {
+			why = label(e.For) + " writes the same files"
+		}
+		v.say(t, v.paint.faint("waits: "+why))
 	case orchestrator.Started:
 		v.showStart(t, e)
 	case orchestrator.Output:

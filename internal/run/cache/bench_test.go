@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"brood/internal/base/id"
 	"brood/internal/base/life"
 	"brood/internal/run"
 	"brood/internal/run/cache"
@@ -36,7 +37,7 @@ func BenchmarkThreeHundred(b *testing.B) {
 			if !ok {
 				return fmt.Errorf("%s: miss", t.ID)
 			}
-			touched, err := h.Restore(b.Context(), func() {})
+			touched, err := h.Restore(b.Context(), func(id.Task) {})
 			if err == nil && touched != want {
 				return fmt.Errorf("%s: touched %v", t.ID, touched)
 			}

@@ -38,6 +38,10 @@ type Config struct {
 	// Additive are the tasks that own only what they added to an upstream's
 	// outputs: those whose definition says so, and more if the caller likes.
 	Additive func(id.Task) bool
+	// Beside are the tasks, sorted, whose outputs overlap with one's and that do
+	// not wait for each other. Such tasks take turns, and each owns what it
+	// added; nil is none.
+	Beside func(id.Task) []id.Task
 	// Stamps spares reading files again; nil keeps none. Close saves it.
 	Stamps *stamp.Table
 	// Local and Shared say what may be done with the local store and with Remote.
@@ -99,6 +103,9 @@ func Open(ctx context.Context, cfg Config) (*Cache, error) {
 	}
 	if cfg.Additive == nil {
 		cfg.Additive = func(id.Task) bool { return false }
+	}
+	if cfg.Beside == nil {
+		cfg.Beside = func(id.Task) []id.Task { return nil }
 	}
 	if cfg.Warn == nil {
 		cfg.Warn = func(error) {}

@@ -153,7 +153,7 @@ func (w *world) restore(t *run.Task, key string) string {
 	if !ok {
 		return "miss"
 	}
-	touched, err := h.Restore(w.t.Context(), func() {})
+	touched, err := h.Restore(w.t.Context(), func(id.Task) {})
 	if err != nil {
 		return "error: " + err.Error()
 	}

@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"brood/internal/base/errs"
+	"brood/internal/base/id"
 	"brood/internal/run"
 )
 
@@ -28,7 +29,7 @@ func ofThisMachine(err error) bool {
 // replaces it; one that this machine had no room or no right to restore is good,
 // and the save that follows leaves it alone. waits is called when another run
 // writes there.
-func (h *Hit) Restore(ctx context.Context, waits func()) (touched bool, err error) {
+func (h *Hit) Restore(ctx context.Context, waits func(beside id.Task)) (touched bool, err error) {
 	touched, err = h.restore(ctx, waits)
 	if err != nil && ofThisMachine(err) {
 		h.c.mu.Lock()

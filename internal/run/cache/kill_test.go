@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"brood/internal/base/id"
 	"brood/internal/base/life"
 	"brood/internal/run"
 	"brood/internal/run/cache"
@@ -49,7 +50,7 @@ func child(dir string) {
 		for range 5 {
 			v := rand.IntN(versions)
 			if h, ok := c.Lookup(ctx, t, keyOf(fmt.Sprint(v))); ok {
-				if _, err := h.Restore(ctx, func() {}); err == nil {
+				if _, err := h.Restore(ctx, func(id.Task) {}); err == nil {
 					continue
 				}
 			}
@@ -156,7 +157,7 @@ func TestTwoRunsAtOnce(t *testing.T) {
 			key := keyOf(fmt.Sprint(v))
 			h, ok := c.Lookup(ctx, build, key)
 			if ok {
-				_, err = h.Restore(ctx, func() {})
+				_, err = h.Restore(ctx, func(id.Task) {})
 			}
 			if (!ok || err != nil) && root != w.root {
 				if err := fill(root, v); err != nil {

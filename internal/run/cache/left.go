@@ -39,7 +39,7 @@ func (c *Cache) leave(t *run.Task, turns int64, e *entry.Entry, now []found) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.left[t.ID] = l
-	if c.additive(t) {
+	if c.adds(t) {
 		for _, f := range l.files {
 			c.adders[f.path] = t.ID
 		}

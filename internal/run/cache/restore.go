@@ -18,6 +18,7 @@ import (
 
 	"brood/internal/base/digest"
 	"brood/internal/base/errs"
+	"brood/internal/base/id"
 	"brood/internal/home"
 	"brood/internal/run/cache/entry"
 	"brood/internal/run/cache/stamp"
@@ -62,13 +63,14 @@ func (c *Cache) content(ctx context.Context, w io.Writer, want entry.Content) er
 }
 
 // restore is Restore but for what follows from its error.
-func (h *Hit) restore(ctx context.Context, waits func()) (touched bool, err error) {
+func (h *Hit) restore(ctx context.Context, waits func(beside id.Task)) (touched bool, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("restore %s: %w", h.task.ID, err)
 		}
 	}()
 	c := h.c
+	h.leaveToOthers()
 	turns, same, now := c.count(h.task), false, []found(nil)
 	busy := turns%2 != 0 // somebody writes there
 	if !busy {
@@ -89,6 +91,9 @@ func (h *Hit) restore(ctx context.Context, waits func()) (touched bool, err erro
 		return false, err
 	}
 	defer unlock()
+	if waited {
+		h.leaveToOthers()
+	}
 	if busy || waited || again {
 		if same, now, err = h.matches(ctx); err != nil {
 			return false, err
@@ -117,6 +122,26 @@ func (h *Hit) restore(ctx context.Context, waits func()) (touched bool, err erro
 		turn.made(h.entry, now)
 	}
 	return touched, nil
+}
+
+// leaveToOthers takes out of the entry what a task beside this one has made
+// since, and what is there: the result holds it as it was once.
+func (h *Hit) leaveToOthers() {
+	beside := h.c.cfg.Beside(h.task.ID)
+	if len(beside) == 0 {
+		return
+	}
+	theirs := func(name string) bool {
+		if _, ok := slices.BinarySearch(beside, id.Task(h.c.cfg.Stamps.Owner(name))); !ok {
+			return false
+		}
+		_, err := h.c.root.Lstat(name)
+		return err == nil
+	}
+	e := *h.entry
+	e.Files = slices.DeleteFunc(slices.Clone(e.Files), func(f entry.File) bool { return theirs(f.Path) })
+	e.Links = slices.DeleteFunc(slices.Clone(e.Links), func(l entry.Link) bool { return theirs(l.Path) })
+	h.entry = &e
 }
 
 // lockProject lets one process at a time restore into a project, as far as the
@@ -183,15 +208,15 @@ func sameDirs(now []found, want []entry.Dir) bool {
 	return len(want) == 0
 }
 
-// present lists what lies under the outputs and is this task's: of an additive
-// task what it added, of another what no additive one did.
+// present lists what lies under the outputs and is this task's: of one that owns
+// what it adds that, of another what no such one did.
 func (h *Hit) present() (*outputs, error) {
 	o, err := h.c.scan(h.task)
 	if err != nil {
 		return nil, err
 	}
 	o.sort()
-	if !h.c.additive(h.task) {
+	if !h.c.adds(h.task) {
 		other := func(f found) bool {
 			owner := h.c.cfg.Stamps.Owner(f.path)
 			return owner != "" && owner != string(h.task.ID)
@@ -211,7 +236,10 @@ func (h *Hit) present() (*outputs, error) {
 	foreign := func(f found) bool {
 		return !has(want, f.path) && h.c.cfg.Stamps.Owner(f.path) != string(h.task.ID)
 	}
-	o.files, o.links, o.dirs = slices.DeleteFunc(o.files, foreign), slices.DeleteFunc(o.links, foreign), nil
+	o.files, o.links = slices.DeleteFunc(o.files, foreign), slices.DeleteFunc(o.links, foreign)
+	o.dirs = slices.DeleteFunc(o.dirs, func(d found) bool {
+		return !slices.ContainsFunc(h.entry.Dirs, func(e entry.Dir) bool { return e.Path == d.path })
+	})
 	return o, nil
 }
 
@@ -301,8 +329,8 @@ func (h *Hit) place(ctx context.Context) (touched bool, err error) {
 			return false, err
 		}
 	}
-	if !c.additive(h.task) {
-		if o, err = c.scan(h.task); err != nil { // what additive tasks added goes too
+	if !c.adds(h.task) {
+		if o, err = c.scan(h.task); err != nil { // what others added goes too
 			return false, err
 		}
 		o.sort()
@@ -480,7 +508,7 @@ func (h *Hit) finish(list []entry.File) error {
 		}
 	}
 	owner := ""
-	if c.additive(h.task) {
+	if c.adds(h.task) {
 		owner = string(h.task.ID)
 	}
 	for _, f := range list {

@@ -21,15 +21,15 @@ import (
 	"brood/internal/run/cache/stamp"
 )
 
-// Before is what lay under an additive task's outputs before it ran.
+// Before is what lay under the outputs before a task ran that owns what it adds.
 type Before struct {
 	files, links map[string]stamp.Stat
 }
 
-// Prepare is called before a task runs. It returns nil for all but additive
-// tasks, whose Save needs to know what was there.
+// Prepare is called before a task runs. It returns nil for all but those that
+// own what they add, whose Save needs to know what was there.
 func (c *Cache) Prepare(t *run.Task) (*Before, error) {
-	if !c.additive(t) {
+	if !c.adds(t) {
 		return nil, nil
 	}
 	o, err := c.scan(t)
@@ -46,16 +46,21 @@ func (c *Cache) Prepare(t *run.Task) (*Before, error) {
 	return b, nil
 }
 
+// additive says that a task adds to the outputs of one that it waits for.
 func (c *Cache) additive(t *run.Task) bool { return t.Additive || c.cfg.Additive(t.ID) }
 
-// Clean removes what lies under a task's outputs, before it runs. Additive
-// tasks lose what they added.
+// adds says that others write under a task's outputs too, before it or at some
+// time: it owns what it adds.
+func (c *Cache) adds(t *run.Task) bool { return c.additive(t) || len(c.cfg.Beside(t.ID)) > 0 }
+
+// Clean removes what lies under a task's outputs, before it runs. Those that own
+// what they add lose that.
 func (c *Cache) Clean(t *run.Task) error {
 	o, err := c.scan(t)
 	if err != nil {
 		return err
 	}
-	if c.additive(t) {
+	if c.adds(t) {
 		o = c.owned(t, o)
 	}
 	return c.wipe(o, &entry.Entry{}, nil)
@@ -118,7 +123,7 @@ func (c *Cache) gather(ctx context.Context, s Saving) (*entry.Entry, *outputs, e
 	if len(o.other) > 0 {
 		return nil, nil, errs.New(errs.Unsupported, "output %s is neither file, link nor folder: exclude it with a \"!\" glob", o.other[0])
 	}
-	if c.additive(s.Task) {
+	if c.adds(s.Task) {
 		if o, err = c.added(s, o); err != nil {
 			return nil, nil, err
 		}
@@ -157,38 +162,43 @@ func (c *Cache) gather(ctx context.Context, s Saving) (*entry.Entry, *outputs, e
 	return e, o, err
 }
 
-// added leaves of the outputs what the additive task's run made or changed.
+// added leaves of the outputs what the task's run made or changed, and what it
+// did before. What nobody is known to have made is the result's too, where no
+// task before it can have: a tool need not write again what is right.
 func (c *Cache) added(s Saving, o *outputs) (*outputs, error) {
 	if s.Before == nil {
 		return nil, errs.New(errs.Internal, "what lay under the outputs before was not looked at")
 	}
-	mine := &outputs{}
+	mine, first := &outputs{}, !c.additive(s.Task)
 	seen := map[string]bool{}
 	pick := func(now []found, was map[string]stamp.Stat) (kept []found) {
 		for _, f := range now {
 			seen[f.path] = true
-			if st, ok := was[f.path]; !ok || st != f.stat || c.cfg.Stamps.Owner(f.path) == string(s.Task.ID) {
-				kept = append(kept, f)
+			st, ok := was[f.path]
+			owner := c.cfg.Stamps.Owner(f.path)
+			switch {
+			case !ok || st != f.stat || owner == string(s.Task.ID):
+				c.cfg.Stamps.Own(f.path, string(s.Task.ID))
+			case !first || owner != "":
+				continue
 			}
+			kept = append(kept, f)
 		}
 		return kept
 	}
 	mine.files, mine.links = pick(o.files, s.Before.files), pick(o.links, s.Before.links)
 	for _, was := range []map[string]stamp.Stat{s.Before.files, s.Before.links} {
 		for name := range was {
-			if !seen[name] && c.cfg.Stamps.Owner(name) != string(s.Task.ID) {
+			if !first && !seen[name] && c.cfg.Stamps.Owner(name) != string(s.Task.ID) {
 				return nil, errs.New(errs.FailedPrecondition, "it removed %s, an output of a task before it: let it leave that alone, or not cache", name)
 			}
 		}
 	}
-	for _, f := range append(mine.files, mine.links...) {
-		c.cfg.Stamps.Own(f.path, string(s.Task.ID))
-	}
 	return mine, nil
 }
 
-// disown leaves out what an additive task added earlier and this run did not
-// write again.
+// disown leaves out what another task added earlier and this run did not write
+// again.
 func (c *Cache) disown(s Saving, o *outputs) {
 	since := s.Result.Began.Add(-stamp.Granule).UnixNano()
 	theirs := func(f found) bool {
@@ -205,7 +215,7 @@ func (c *Cache) disown(s Saving, o *outputs) {
 	o.files, o.links = slices.DeleteFunc(o.files, theirs), slices.DeleteFunc(o.links, theirs)
 }
 
-// owned leaves of the outputs what the additive task added before.
+// owned leaves of the outputs what the task added before.
 func (c *Cache) owned(t *run.Task, o *outputs) *outputs {
 	mine := &outputs{}
 	pick := func(list []found) (kept []found) {

@@ -6,12 +6,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/gofrs/flock"
 
 	"brood/internal/base/digest"
+	"brood/internal/base/id"
 	"brood/internal/home"
 	"brood/internal/run"
 	"brood/internal/run/cache/entry"
@@ -24,8 +26,9 @@ type Turn struct {
 	c     *Cache
 	task  *run.Task
 	lock  *flock.Flock
-	count int64        // once it was begun
-	entry *entry.Entry // of what was made, with its files; nil is not known
+	kept  []*flock.Flock // that those beside it do not write meanwhile
+	count int64          // once it was begun
+	entry *entry.Entry   // of what was made, with its files; nil is not known
 	files []found
 }
 
@@ -33,26 +36,81 @@ type Turn struct {
 const turnPoll = 25 * time.Millisecond
 
 // Enter takes the turn of a task, nil for one without outputs; End gives it back.
-// waits is called when another run has it. taken says that another run had it since it was looked up: what the task makes
+// waits is called when another run has it, or with the task beside it that has
+// the outputs. taken says that another run had it since it was looked up: what the task makes
 // may be there by now. Where the cache cannot be written there are no turns.
-func (c *Cache) Enter(ctx context.Context, t *run.Task, waits func()) (turn *Turn, taken bool, err error) {
+func (c *Cache) Enter(ctx context.Context, t *run.Task, waits func(beside id.Task)) (turn *Turn, taken bool, err error) {
 	if len(t.Outputs) == 0 {
 		return nil, false, nil
 	}
-	l := flock.New(c.turnFile(t), flock.SetPermissions(0o600))
-	ok, err := l.TryLock()
-	if err == nil && !ok {
-		waits()
-		taken = true
-		_, err = l.TryLockContext(ctx, turnPoll)
+	turn = &Turn{c: c, task: t, lock: flock.New(c.turnFile(t.ID), flock.SetPermissions(0o600))}
+	// In one order everywhere, so that nobody waits for who waits for them.
+	all := append(slices.Clone(c.cfg.Beside(t.ID)), t.ID)
+	slices.Sort(all)
+	for _, of := range all {
+		l := turn.lock
+		try, wait := l.TryLock, l.TryLockContext
+		if of != t.ID {
+			l = flock.New(c.turnFile(of), flock.SetPermissions(0o600))
+			try, wait = l.TryRLock, l.TryRLockContext
+		}
+		var ok bool
+		if ok, err = try(); err == nil && !ok {
+			who := of
+			if of == t.ID {
+				who = c.holder(t, l)
+				taken = who == ""
+			}
+			err = patient(ctx, wait, func() { waits(who) })
+		}
+		if err != nil {
+			break
+		}
+		if of != t.ID {
+			turn.kept = append(turn.kept, l)
+		}
 	}
 	if ctx.Err() != nil {
-		return nil, taken, context.Cause(ctx)
+		return nil, taken, errors.Join(context.Cause(ctx), turn.unlock())
 	}
 	if err != nil { // a cache that cannot be written: nothing is saved there, and hits are hits
-		return nil, false, nil //nolint:nilerr // what is in the way is said when something is to be saved
+		return nil, false, turn.unlock() // what is in the way is said when something is to be saved
 	}
-	return &Turn{c: c, task: t, lock: l}, taken || c.wroteSince(t), nil
+	return turn, taken || c.wroteSince(t), nil
+}
+
+// holder says who has a task's turn: one of those beside it, which keep it from
+// others, or another run.
+func (c *Cache) holder(t *run.Task, l *flock.Flock) id.Task {
+	if shared, err := l.TryRLock(); err != nil || !shared {
+		return ""
+	}
+	_ = l.Unlock()
+	if all := c.cfg.Beside(t.ID); len(all) > 0 {
+		return all[0]
+	}
+	return "" // it is free by now
+}
+
+// quietly is how long is waited without a word.
+const quietly = 100 * time.Millisecond
+
+func patient(ctx context.Context, wait func(context.Context, time.Duration) (bool, error), says func()) error {
+	short, cancel := context.WithTimeout(ctx, quietly)
+	defer cancel()
+	if ok, _ := wait(short, turnPoll); ok || ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	says()
+	_, err := wait(ctx, turnPoll)
+	return err
+}
+
+func (t *Turn) unlock() (all error) {
+	for _, l := range append(t.kept, t.lock) {
+		all = errors.Join(all, l.Unlock())
+	}
+	return all
 }
 
 // wroteSince says that another run began to write a task's outputs since the
@@ -87,7 +145,7 @@ func (t *Turn) End() error {
 		err = os.Truncate(t.lock.Path(), t.count+1)
 		t.c.leave(t.task, t.count+1, t.entry, t.files)
 	}
-	return home.DiskError(errors.Join(err, t.lock.Unlock()), "the turn of %s", t.task.ID)
+	return home.DiskError(errors.Join(err, t.unlock()), "the turn of %s", t.task.ID)
 }
 
 // made notes what lies there at the end of the turn.
@@ -98,7 +156,7 @@ func (c *Cache) count(t *run.Task) int64 {
 	if len(t.Outputs) == 0 {
 		return 0
 	}
-	st, err := os.Lstat(c.turnFile(t))
+	st, err := os.Lstat(c.turnFile(t.ID))
 	switch {
 	case err == nil:
 		return st.Size()
@@ -110,8 +168,8 @@ func (c *Cache) count(t *run.Task) int64 {
 
 func (c *Cache) turns() string { return filepath.Join(c.cfg.Dir, "turns") }
 
-func (c *Cache) turnFile(t *run.Task) string {
-	return filepath.Join(c.turns(), digest.Of([]byte(c.cfg.Root+"\x00"+string(t.ID))).Short())
+func (c *Cache) turnFile(t id.Task) string {
+	return filepath.Join(c.turns(), digest.Of([]byte(c.cfg.Root+"\x00"+string(t))).Short())
 }
 
 // begun counts the turns that the runs of a workspace begin, by the size of a

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"brood/internal/base/id"
 	"brood/internal/base/life"
 	"brood/internal/run"
 	"brood/internal/run/cache"
@@ -17,7 +18,7 @@ import (
 // nothing when it does not save.
 func (w *world) execute(t *run.Task, key string, f func()) {
 	w.t.Helper()
-	turn, _, err := w.open().Enter(w.t.Context(), t, func() {})
+	turn, _, err := w.open().Enter(w.t.Context(), t, func(id.Task) {})
 	if err == nil {
 		err = turn.Begin()
 	}
@@ -41,12 +42,12 @@ func TestRunsOfAWorkspaceTakeTurns(t *testing.T) {
 		t.Fatal(err)
 	}
 	build := task("a#build", "dist/**")
-	turn, waited, err := w.open().Enter(t.Context(), build, func() {})
+	turn, waited, err := w.open().Enter(t.Context(), build, func(id.Task) {})
 	if waited || err != nil {
 		t.Fatal(waited, err)
 	}
 	for _, free := range []*run.Task{task("a#test", "coverage/**"), task("a#lint")} {
-		turn, waited, err := other.Enter(t.Context(), free, func() {})
+		turn, waited, err := other.Enter(t.Context(), free, func(id.Task) {})
 		if err := errors.Join(err, turn.Begin(), turn.End()); waited || err != nil {
 			t.Errorf("%s waited: %v, %v", free.ID, waited, err)
 		}
@@ -58,14 +59,14 @@ func TestRunsOfAWorkspaceTakeTurns(t *testing.T) {
 		cancel()
 		return nil
 	})
-	if _, waited, err := other.Enter(ctx, build, func() { waits <- true }); !waited || !errors.Is(err, context.Canceled) {
+	if _, waited, err := other.Enter(ctx, build, func(id.Task) { waits <- true }); !waited || !errors.Is(err, context.Canceled) {
 		t.Errorf("another run entered: %v, %v", waited, err)
 	}
 	group.Go("ends", func(context.Context) error {
 		<-waits
 		return errors.Join(turn.Begin(), turn.End())
 	})
-	mine, waited, err := other.Enter(t.Context(), build, func() { waits <- true })
+	mine, waited, err := other.Enter(t.Context(), build, func(id.Task) { waits <- true })
 	if err := errors.Join(err, group.Wait(), mine.Begin(), mine.End(), other.Close(t.Context())); !waited || err != nil {
 		t.Errorf("the next one: waited %v, %v", waited, err)
 	}
@@ -80,7 +81,7 @@ func TestAnotherRunWasFaster(t *testing.T) {
 	w.want(test, "1", "miss")
 	other.execute(build, "1", func() { other.put("a/dist/x", "1") })
 	for of, want := range map[*run.Task]bool{build: true, test: false} {
-		turn, taken, err := w.open().Enter(t.Context(), of, func() {})
+		turn, taken, err := w.open().Enter(t.Context(), of, func(id.Task) {})
 		if err := errors.Join(err, turn.End()); taken != want || err != nil {
 			t.Errorf("%s: taken %v, %v", of.ID, taken, err)
 		}
@@ -106,7 +107,7 @@ func TestACacheThatCannotBeWrittenRestores(t *testing.T) {
 	}
 	w.want(build, "1", "restored")
 	w.remove("a/dist")
-	turn, taken, err := w.open().Enter(t.Context(), build, func() {})
+	turn, taken, err := w.open().Enter(t.Context(), build, func(id.Task) {})
 	if turn != nil || taken || err != nil {
 		t.Errorf("%v, %v, %v", turn, taken, err)
 	}
@@ -147,7 +148,7 @@ func TestStanding(t *testing.T) {
 		}, cache.Standing{Foreign: true}},
 		"another run's hit": {func(w *world) { w.at(w.root).want(build, "1", "same") }, cache.Standing{}},
 		"another run is at it": {func(w *world) {
-			turn, _, err := w.at(w.root).open().Enter(t.Context(), build, func() {})
+			turn, _, err := w.at(w.root).open().Enter(t.Context(), build, func(id.Task) {})
 			if err := errors.Join(err, turn.Begin()); err != nil {
 				t.Fatal(err)
 			}
@@ -194,7 +195,7 @@ func TestStandingBelowAnAdditiveTask(t *testing.T) {
 	build, minify := task("a#build", "dist/**"), task("a#minify", "dist/**")
 	minify.Additive = true
 	w.execute(build, "1", func() { w.put("a/dist/x", "1"); w.put("a/dist/y", "1") })
-	turn, _, err := w.open().Enter(t.Context(), minify, func() {})
+	turn, _, err := w.open().Enter(t.Context(), minify, func(id.Task) {})
 	before, prepareErr := w.c.Prepare(minify)
 	if err := errors.Join(err, prepareErr, turn.Begin()); err != nil {
 		t.Fatal(err)

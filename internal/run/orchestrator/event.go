@@ -57,6 +57,8 @@ type Keyed struct {
 // outputs: this one waits for it, and may find its result.
 type Waiting struct {
 	Task id.Task `json:"task"`
+	// For is a task instead that writes the same files, in this run or another.
+	For id.Task `json:"for,omitempty"`
 }
 
 // Started says that an attempt of a task begins.

@@ -37,7 +37,7 @@ func (r *runner) note(msg message) {
 func (r *runner) goesOn(msg message) {
 	t := r.tasks[msg.task].ID
 	if msg.waits {
-		r.emit(Waiting{Task: t})
+		r.emit(Waiting{Task: t, For: msg.beside})
 		return
 	}
 	s := &r.state[msg.task]

@@ -25,9 +25,10 @@ type Keys interface {
 type Cache interface {
 	Lookup(ctx context.Context, t *run.Task, key run.Key) (Hit, bool)
 	// Enter is called before each attempt of a task. While another run of the
-	// workspace writes the task's outputs it waits, and says so; taken says that
-	// one did since the task was looked up.
-	Enter(ctx context.Context, t *run.Task, waits func()) (turn Turn, taken bool, err error)
+	// workspace writes the task's outputs it waits, and says so, as while a task
+	// beside it does that writes the same files; taken says that another run did
+	// since the task was looked up.
+	Enter(ctx context.Context, t *run.Task, waits func(beside id.Task)) (turn Turn, taken bool, err error)
 	// Stands says how a task's outputs lie now, without look only whether another
 	// run wrote them; Disturbed that one may have.
 	Stands(t *run.Task, look bool) Standing
@@ -60,7 +61,7 @@ type Standing struct {
 type Hit interface {
 	// Restore makes the outputs what they were; touched says that it had to
 	// change anything. While another run writes there it waits, and says so.
-	Restore(ctx context.Context, waits func()) (touched bool, err error)
+	Restore(ctx context.Context, waits func(beside id.Task)) (touched bool, err error)
 	// Log is what the task wrote when it ran.
 	Log(ctx context.Context) (io.ReadCloser, error)
 	// Took and Usage are what the run that produced it measured.

@@ -65,7 +65,8 @@ type message struct {
 	err   error
 
 	// of what goes on
-	waits  bool          // for another run
+	waits  bool          // for another run, or
+	beside id.Task       // for this task
 	starts int           // the number of an attempt
 	heard  chan struct{} // closed when its start was heard
 

@@ -210,10 +210,13 @@ func (r *runner) attempt(ctx context.Context, a attempt) (msg message) {
 	return msg
 }
 
-// waits returns what tells the loop, once, that task i waits for another run.
-func (r *runner) waits(i int) func() {
+// waits returns what tells the loop, once, that task i waits for another run, or
+// for a task that writes the same files.
+func (r *runner) waits(i int) func(beside id.Task) {
 	var once sync.Once
-	return func() { once.Do(func() { r.messages <- message{task: i, waits: true} }) }
+	return func(beside id.Task) {
+		once.Do(func() { r.messages <- message{task: i, waits: true, beside: beside} })
+	}
 }
 
 // enter takes the turn of an attempt's task. found says that another run had it

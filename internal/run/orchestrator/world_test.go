@@ -87,13 +87,13 @@ func (w *world) Lookup(_ context.Context, _ *run.Task, key run.Key) (orchestrato
 	return s, ok
 }
 
-func (w *world) Enter(_ context.Context, t *run.Task, waits func()) (orchestrator.Turn, bool, error) {
+func (w *world) Enter(_ context.Context, t *run.Task, waits func(id.Task)) (orchestrator.Turn, bool, error) {
 	if w.enter == nil {
 		return turn{}, false, nil
 	}
 	turn, waited := w.enter(t)
 	if waited {
-		waits()
+		waits("")
 	}
 	return turn, waited, nil
 }
@@ -137,7 +137,7 @@ func (w *world) Share(ctx context.Context, told func(int)) {
 	}
 }
 
-func (s *stored) Restore(context.Context, func()) (bool, error) {
+func (s *stored) Restore(context.Context, func(id.Task)) (bool, error) {
 	s.w.mu.Lock()
 	defer s.w.mu.Unlock()
 	if s.w.broken[s.task] {
