@@ -196,6 +196,7 @@ func (r *runner) loop(ctx context.Context, stop context.CancelFunc) error {
 			defer limit.Stop()
 			late = limit.C
 		case <-late:
+			r.giveUp()
 			return errs.New(errs.Canceled, "interrupted: %d tasks have not ended after %s and are left to themselves", len(r.live), abortWithin)
 		}
 		if r.m.Aborted() {
@@ -203,6 +204,19 @@ func (r *runner) loop(ctx context.Context, stop context.CancelFunc) error {
 		}
 	}
 	return nil
+}
+
+// giveUp ends in the books what does not end.
+func (r *runner) giveUp() {
+	ended := r.report.outcomes()
+	for i, t := range r.tasks {
+		s := &r.state[i]
+		if uncounted(t) || ended[t.ID] != nil {
+			continue
+		}
+		s.ended = time.Now()
+		r.end(dispatch.End{Task: i, Status: run.Aborted, Cause: -1})
+	}
 }
 
 func (r *runner) emit(e Event) { r.speak.say(e) }

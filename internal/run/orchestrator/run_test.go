@@ -339,6 +339,27 @@ func TestAbort(t *testing.T) {
 	})
 }
 
+// A task that does not end, such as one whose large result is being saved, is
+// left to itself, and in the books it is aborted.
+func TestWhatDoesNotEndIsAborted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		free := make(chan struct{})
+		w.commands["p#a"] = func(context.Context, int, io.Writer) int {
+			<-free
+			return 0
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		r, err := w.try(ctx, t, nil, "a", "b: a", "c")
+		if !errs.Is(err, errs.Canceled) || statuses(r) != "a=aborted b=aborted c=success" || r.Finished.Status != run.Aborted {
+			t.Errorf("%v, %s, %+v", err, statuses(r), r.Finished)
+		}
+		close(free)
+		synctest.Wait()
+	})
+}
+
 func TestStuckListenerDoesNotHoldTheAbort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()

@@ -32,7 +32,7 @@ type Store struct {
 const tooOld = 24 * time.Hour
 
 // fresh is how long the time of use of something is not renewed, and how long
-// a content that no entry names is kept.
+// a content that no entry has named is kept.
 const fresh = time.Hour
 
 // Open makes the store in dir; it holds about max bytes, 0 is no bound.

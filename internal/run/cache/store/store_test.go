@@ -156,32 +156,35 @@ func TestSweepDropsWhatWasUnusedForLongest(t *testing.T) {
 	}
 }
 
+// Also of what was made just now: a result that goes takes its contents along.
 func TestTheBoundIsKeptAcrossProcesses(t *testing.T) {
-	_, dir := open(t, 0)
-	for i := range 10 {
-		s, err := store.Open(dir, 500_000)
-		if err != nil {
-			t.Fatal(err)
-		}
-		d, _, err := s.Put(bytes.NewReader(noise(100_000, byte(i))))
-		if err != nil {
-			t.Fatal(err)
-		}
-		at := time.Now().Add(time.Duration(i-100) * time.Hour)
-		if err := s.PutEntry(digest.Of([]byte{byte(i)}), []byte(d)); err != nil {
-			t.Fatal(err)
-		}
-		for _, p := range []string{filepath.Join(dir, "blobs", string(d[:2]), string(d)), filepath.Join(dir, "entries", string(digest.Of([]byte{byte(i)})[:2]), string(digest.Of([]byte{byte(i)})))} {
-			if err := os.Chtimes(p, at, at); err != nil {
+	for _, age := range []time.Duration{100 * time.Hour, time.Second} {
+		_, dir := open(t, 0)
+		for i := range 10 {
+			s, err := store.Open(dir, 500_000)
+			if err != nil {
 				t.Fatal(err)
 			}
-		}
-		if err := s.Settle(t.Context(), names); err != nil {
-			t.Fatal(err)
-		}
-		n, err := s.Count(t.Context())
-		if err != nil || n.Bytes > 500_000 {
-			t.Errorf("after %d: %+v, %v", i+1, n, err)
+			d, _, err := s.Put(bytes.NewReader(noise(100_000, byte(i))))
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := time.Now().Add(time.Duration(i)*time.Millisecond - age)
+			if err := s.PutEntry(digest.Of([]byte{byte(i)}), []byte(d)); err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range []string{filepath.Join(dir, "blobs", string(d[:2]), string(d)), filepath.Join(dir, "entries", string(digest.Of([]byte{byte(i)})[:2]), string(digest.Of([]byte{byte(i)})))} {
+				if err := os.Chtimes(p, at, at); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := s.Settle(t.Context(), names); err != nil {
+				t.Fatal(err)
+			}
+			n, err := s.Count(t.Context())
+			if err != nil || n.Bytes > 500_000 || n.Entries < min(i+1, 4) {
+				t.Errorf("%s old, after %d: %+v, %v", age, i+1, n, err)
+			}
 		}
 	}
 }

@@ -81,7 +81,7 @@ type item struct {
 }
 
 // Sweep drops what was unused for longest until the store holds at most limit
-// bytes, and returns what is left. Another process that sweeps already is not
+// bytes, but for contents that nothing names yet, and returns what is left. Another process that sweeps already is not
 // waited for.
 func (s *Store) Sweep(ctx context.Context, limit int64, names Names) (Usage, error) {
 	lock := flock.New(filepath.Join(s.dir, "sweep.lock"), flock.SetPermissions(0o600))
@@ -101,7 +101,7 @@ func (s *Store) Sweep(ctx context.Context, limit int64, names Names) (Usage, err
 		return Usage{}, err
 	}
 	slices.SortFunc(entries, func(a, b item) int { return b.used.Compare(a.used) })
-	left, named := Usage{}, map[digest.Digest]bool{}
+	left, named, dropped := Usage{}, map[digest.Digest]bool{}, map[digest.Digest]bool{}
 	size := make(map[digest.Digest]int64, len(blobs))
 	for _, b := range blobs {
 		size[digest.Digest(b.name)] = b.size
@@ -121,6 +121,9 @@ func (s *Store) Sweep(ctx context.Context, limit int64, names Names) (Usage, err
 		full = full || left.Bytes+sum > limit
 		if !ok || full {
 			_ = os.Remove(e.path) // gone already is as good
+			for _, d := range need {
+				dropped[d] = true
+			}
 			continue
 		}
 		left.Entries++
@@ -133,7 +136,9 @@ func (s *Store) Sweep(ctx context.Context, limit int64, names Names) (Usage, err
 		switch {
 		case named[digest.Digest(b.name)]:
 			left.Blobs++
-		case now.Sub(b.used) > fresh:
+		case now.Sub(b.used) > fresh, dropped[digest.Digest(b.name)]:
+			// Who is about to name a dropped one again has a result with a hole
+			// then, which is a miss.
 			_ = os.Remove(b.path)
 		default:
 			left.Blobs++
