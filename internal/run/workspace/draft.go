@@ -206,7 +206,20 @@ func languageTasks(dir string) []drafted {
 	return tasks
 }
 
-// walk looks for projects of other languages below the root, three deep.
+// packageTasks are the scripts of a package that no package manager's workspace
+// has.
+func (d *drafter) packageTasks(dir string) []drafted {
+	if d.globs != nil {
+		return nil
+	}
+	m, err := readManifest(filepath.Join(d.root, dir), dir+"/"+manifestName)
+	if err != nil {
+		return nil // what is no package has no scripts
+	}
+	return scriptTasks(m)
+}
+
+// walk looks below the root, three deep, for projects that no workspace has.
 func (d *drafter) walk(dir string, depth int) error {
 	const deepest, most = 3, 1000
 	entries, err := os.ReadDir(filepath.Join(d.root, dir))
@@ -219,7 +232,7 @@ func (d *drafter) walk(dir string, depth int) error {
 			continue
 		}
 		sub := filepath.ToSlash(filepath.Join(dir, e.Name()))
-		if tasks := languageTasks(filepath.Join(d.root, sub)); len(tasks) > 0 {
+		if tasks := d.add(d.packageTasks(sub), languageTasks(filepath.Join(d.root, sub))); len(tasks) > 0 {
 			d.projects = append(d.projects, draftedProject{sub, tasks})
 		}
 		if err := d.walk(sub, depth+1); err != nil {

@@ -54,6 +54,8 @@ module gen
 [tool.pytest]
 [tool.ruff]
 `, map[string]string{"//": "[build clean lint test]", "tools/gen": "[build lint test]", "crate": "[build test]", "py": "[lint test]"}},
+		{"packages of no workspace", "-- package.json --\n{\"scripts\":{\"build\":\"b\"}}\n-- web/package.json --\n{\"scripts\":{\"test\":\"t\",\"odd\":\"o\"}}\n-- web/fixtures/package.json --\nno JSON\n",
+			map[string]string{"//": "[build]", "web": "[test]"}},
 		{"nothing", "-- readme --\n", map[string]string{"//": "[]"}},
 		{"odd names", "-- package.json --\n{\"workspaces\":[\"a b/*\"]}\n-- a b/c/package.json --\n{\"name\":\"c\"}\n-- y/go.mod --\n-- with space/go.mod --\n",
 			map[string]string{"//": "[]", "c": "[]", "y": "[build lint test]", "with space": "[build lint test]"}},
