@@ -77,9 +77,14 @@ func (f *runFlags) takeTurbos(cmd *cobra.Command) {
 		}
 		flags.Lookup(t.name).Hidden = true
 	}
+	flags.CountP(verbose, verbose, "a flag of turbo; ignored")
+	flags.Lookup(verbose).Hidden = true
 	flags.StringVar(&f.dry, "dry-run", "", "a flag of turbo; the same as --dry")
 	flags.Lookup("dry-run").NoOptDefVal, flags.Lookup("dry-run").Hidden = "text", true
 }
+
+// verbose is turbo's -v and -vv, as --verbosity.
+const verbose = "v"
 
 // heedTurbos refuses the flags of turbo that would change a run, and notes those
 // that change nothing.
@@ -92,6 +97,9 @@ func (f *runFlags) heedTurbos(cmd *cobra.Command) error {
 		default:
 			f.ignored = append(f.ignored, "--"+t.name)
 		}
+	}
+	if cmd.Flags().Changed(verbose) {
+		f.ignored = append(f.ignored, "-"+verbose)
 	}
 	return nil
 }
