@@ -28,7 +28,7 @@ var beforehand = map[string]bool{"config.yaml": true}
 // belongs to somebody else is refused too: whoever owns it owns the sandboxes.
 func Claim(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return errs.New(errs.FailedPrecondition, "home folder: %w: set BROOD_HOME to a folder that can be made", err)
+		return errs.New(errs.Unsupported, "home folder: %w: set BROOD_HOME to a folder that can be made", err)
 	}
 	if err := owned(dir); err != nil {
 		return err
@@ -46,7 +46,7 @@ func Claim(dir string) error {
 		return err
 	}
 	if err := homes.Write(path, rec, Durable); err != nil {
-		return errs.New(errs.FailedPrecondition, "home folder: %w", err)
+		return errs.New(errs.Unsupported, "home folder: %w", err)
 	}
 	return secure(dir)
 }
@@ -57,7 +57,7 @@ func Claim(dir string) error {
 func vacant(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return errs.New(errs.FailedPrecondition, "home folder: %w", err)
+		return errs.New(errs.Unsupported, "home folder: %w", err)
 	}
 	for _, e := range entries {
 		if beforehand[e.Name()] || strings.HasPrefix(e.Name(), "."+marker) {
@@ -66,7 +66,7 @@ func vacant(dir string) error {
 		if _, err := os.Lstat(filepath.Join(dir, marker)); !errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		return errs.New(errs.FailedPrecondition,
+		return errs.New(errs.Unsupported,
 			"%s is not a brood home and has something in it (%s): set BROOD_HOME to a folder that is new or empty", dir, e.Name())
 	}
 	return nil

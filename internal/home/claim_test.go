@@ -26,7 +26,7 @@ func TestAFolderOfSomethingElseIsNoHome(t *testing.T) {
 	if err := os.WriteFile(file, []byte("mine"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := home.Open(dir); !errs.Is(err, errs.FailedPrecondition) {
+	if _, err := home.Open(dir); !errs.Is(err, errs.Unsupported) {
 		t.Errorf("err = %v", err)
 	}
 	if st, err := os.Stat(dir); err != nil || st.Mode().Perm() != 0o755 {
@@ -83,7 +83,7 @@ func TestAFileIsNoHome(t *testing.T) {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := home.Open(path); !errs.Is(err, errs.FailedPrecondition) {
+	if _, err := home.Open(path); !errs.Is(err, errs.Unsupported) {
 		t.Errorf("err = %v", err)
 	}
 }

@@ -19,7 +19,7 @@ func Default() (string, error) {
 	}
 	user, err := os.UserHomeDir()
 	if err != nil {
-		return "", errs.New(errs.FailedPrecondition, "no home folder is known: set BROOD_HOME (%w)", err)
+		return "", errs.New(errs.Unsupported, "no home folder is known: set BROOD_HOME (%w)", err)
 	}
 	return filepath.Join(user, ".brood"), nil
 }
@@ -39,7 +39,7 @@ func Open(dir string) (*Home, error) {
 	h := At(dir)
 	for _, d := range []string{h.Sandboxes(), h.Checkpoints(), h.Batches(), h.Images(), h.Runtimes(), h.Run(), h.Logs()} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
-			return nil, errs.New(errs.FailedPrecondition, "home folder: %w", err)
+			return nil, errs.New(errs.Unsupported, "home folder: %w", err)
 		}
 	}
 	return h, nil

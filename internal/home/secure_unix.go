@@ -16,7 +16,7 @@ func owned(dir string) error {
 		return err
 	}
 	if !st.IsDir() {
-		return errs.New(errs.FailedPrecondition, "home folder: %s is not a folder: set BROOD_HOME to one", dir)
+		return errs.New(errs.Unsupported, "home folder: %s is not a folder: set BROOD_HOME to one", dir)
 	}
 	if sys, ok := st.Sys().(*syscall.Stat_t); ok && int(sys.Uid) != os.Geteuid() {
 		return errs.New(errs.PermissionDenied,

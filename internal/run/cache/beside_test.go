@@ -5,8 +5,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"brood/internal/base/errs"
 	"brood/internal/base/id"
 	"brood/internal/base/life"
 	"brood/internal/run"
@@ -128,4 +130,20 @@ func TestTasksBesideEachOtherTakeTurns(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// A result without a part of the outputs is none: a repository among them is not
+// restored.
+func TestARepositoryAmongTheOutputsIsNotSaved(t *testing.T) {
+	w := newWorld(t)
+	w.put("a/.git/HEAD", "the project's own is no output")
+	all := task("a#build", "**")
+	w.mustRun(all, "1", "", func() { w.put("a/dist/x", "1") })
+	for name, of := range map[string]*run.Task{"all": all, "a folder": task("a#build", "dist/**")} {
+		err := w.run(of, "2", "", func() { w.put("a/dist/fixture/.git/HEAD", "1") })
+		if !errs.Is(err, errs.Unsupported) || !strings.Contains(err.Error(), "a/dist/fixture/.git") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	w.mustRun(task("a#build", "dist/**", "!dist/fixture/**"), "3", "", func() {})
 }

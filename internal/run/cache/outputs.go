@@ -29,6 +29,7 @@ type found struct {
 type outputs struct {
 	files, links, dirs []found
 	other              []string // what cannot be stored: sockets, devices
+	repos              []string // repositories below the outputs, which nobody touches
 }
 
 // scan lists what lies under the outputs of a task and is its to store and to
@@ -72,7 +73,7 @@ func (w *walker) base(name string) error {
 		return nil
 	}
 	for part := range strings.SplitSeq(name, "/") {
-		if strings.EqualFold(part, ".git") {
+		if isGit(part) {
 			return nil
 		}
 	}
@@ -138,7 +139,9 @@ func (w *walker) folder(name string) (other bool, err error) {
 	for _, e := range entries {
 		sub := path.Join(name, e.Name())
 		if e.IsDir() && w.foreign(name, sub, e.Name()) {
-			other = true
+			if other = true; isGit(e.Name()) && w.set.Match(name) && name != project(w.task) {
+				w.out.repos = append(w.out.repos, sub)
+			}
 			continue
 		}
 		theirs, err := w.visit(sub)
@@ -153,7 +156,7 @@ func (w *walker) folder(name string) (other bool, err error) {
 // foreign says that a folder is not to be entered.
 func (w *walker) foreign(parent, name, base string) bool {
 	switch {
-	case strings.EqualFold(base, ".git"), name == files.Private:
+	case isGit(base), name == files.Private:
 		return true
 	case base == "node_modules" && (parent == project(w.task) || parent == ""):
 		return true
@@ -162,6 +165,8 @@ func (w *walker) foreign(parent, name, base string) bool {
 	}
 	return !w.set.Match(name) && !w.set.Reaches(name)
 }
+
+func isGit(name string) bool { return strings.EqualFold(name, ".git") }
 
 // find returns the item at path.
 func find(list []found, name string) (found, bool) {

@@ -123,6 +123,9 @@ func (c *Cache) gather(ctx context.Context, s Saving) (*entry.Entry, *outputs, e
 	if len(o.other) > 0 {
 		return nil, nil, errs.New(errs.Unsupported, "output %s is neither file, link nor folder: exclude it with a \"!\" glob", o.other[0])
 	}
+	if len(o.repos) > 0 {
+		return nil, nil, errs.New(errs.Unsupported, "%s among the outputs is a repository, which is never restored: exclude it with a \"!\" glob", o.repos[0])
+	}
 	if c.adds(s.Task) {
 		if o, err = c.added(s, o); err != nil {
 			return nil, nil, err
