@@ -29,8 +29,10 @@ func newCreate(a *app) *cobra.Command {
 IMAGE is one of:
   host             this machine's own programs, read-only, with a private layer
                    to write to (the default)
-  a folder         a root filesystem, such as ./rootfs
-  a tar            of a root filesystem, plain or compressed, such as app.tar.gz
+  a folder         a root filesystem, such as ./rootfs; its files are root's
+                   inside
+  a tar            of a root filesystem, plain or compressed, such as app.tar.gz;
+                   its files keep their owners
   sha256:DIGEST    one that "brood image ls" shows
 
 COMMAND is what runs in it; without one it is the image's own, or nothing.
@@ -39,7 +41,10 @@ What --mount shows can be read and written inside, with :ro only read. What is
 written stays in the sandbox, and its forks: it never reaches this machine's
 folder. "brood sb cp" brings files back. A checkpoint does not hold what is
 mounted: its forks need this machine's folder, and see its files as they are
-then.`,
+then. A folder that was read inside keeps the list of files that it had, and a
+file that was opened stays the one it was when another takes its name.
+
+Forks have no --ttl and no --idle-timeout.`,
 		Example: `  brood sb create host --name src -- python3 -u -c 'import time; time.sleep(9999)'
   brood sb create ./rootfs --name web --port 8000 --wait http:8000/ -- ./serve
   brood sb create --memory 512M --cpus 2 --mount "$PWD:/src:ro" --ttl 1h`,

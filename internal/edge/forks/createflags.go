@@ -45,7 +45,7 @@ func (f *createFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.network, "network", "", "`network`: none or default (default: what this machine can do)")
 	flags.BoolVar(&f.forkable, "forkable", true, "whether it can be checkpointed and forked")
 	flags.DurationVar(&f.ttl, "ttl", 0, "remove it this long after it was made, such as 2h (default: never)")
-	flags.DurationVar(&f.idleTimeout, "idle-timeout", 0, "remove it after this long without exec, cp or log reader, such as 30m (default: never)")
+	flags.DurationVar(&f.idleTimeout, "idle-timeout", 0, "remove it when for this long no command was about it and nothing worked in it, such as 30m (default: never)")
 	flags.BoolVar(&f.ephemeral, "ephemeral", false, "remove it when the calling shell ends")
 	flags.BoolVar(&f.keepOnFailure, "keep-on-failure", false, "keep it, to look at it, when it does not become ready")
 }

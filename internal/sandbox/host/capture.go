@@ -138,7 +138,9 @@ func (h *Host) freezeAndSave(ctx context.Context, sb id.Sandbox, g *guest.Client
 	if _, err := g.Freeze(ctx, proto.FreezeArgs{Capture: true}); err != nil {
 		return 0, err
 	}
-	if err := h.p.Driver.Capture(ctx, sb, dir); err != nil {
+	if err := h.p.Driver.Capture(ctx, sb, dir); errs.Is(err, errs.NotFound) {
+		return 0, errs.New(errs.Unavailable, "it ended meanwhile: %w", err) // there is a sandbox of that name
+	} else if err != nil {
 		return 0, err
 	}
 	return time.Since(began), nil

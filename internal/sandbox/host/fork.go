@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"brood/internal/base/digest"
@@ -97,7 +99,7 @@ func (h *Host) unrestored(name id.Name, mounts []Mount, err error) error {
 			return errs.New(errs.FailedPrecondition, "checkpoint %s was made with %s mounted at %s, and its forks need that: %w", name, m.Source, m.Target, gone)
 		}
 	}
-	if errs.CodeOf(err) == errs.NotFound {
+	if errs.CodeOf(err) == errs.NotFound || exhausted(err) {
 		return err
 	}
 	first, rest, _ := strings.Cut(err.Error(), "\n")
@@ -110,6 +112,13 @@ func (h *Host) unrestored(name id.Name, mounts []Mount, err error) error {
 		changed = fmt.Sprintf("; if not, what it has open below %s may be there no more", mounts[0].Source)
 	}
 	return errs.New(errs.CodeOf(err), "%w: the checkpoint may be damaged, `brood sb checkpoints verify %s` says whether%s", err, name, changed)
+}
+
+// exhausted says that the machine lacked something. A runtime tells it as text.
+func exhausted(err error) bool {
+	return slices.ContainsFunc([]syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EAGAIN}, func(e syscall.Errno) bool {
+		return strings.Contains(err.Error(), e.Error())
+	})
 }
 
 // saved is what a checkpoint says of the sandbox it was made from: what a fork

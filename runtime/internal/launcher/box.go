@@ -325,8 +325,12 @@ func (l *Launcher) destroy(id string) error {
 		return err
 	}
 	b.view.Lock()
-	procs.Kill(b.pid, procs.IsSandbox(id))
+	pid := b.pid
+	procs.Kill(pid, procs.IsSandbox(id))
 	b.view.Unlock()
+	if pid == 0 { // it is being made, and that may stand still
+		procs.KillStarting(id)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return l.remove(b)

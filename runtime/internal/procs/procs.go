@@ -149,6 +149,17 @@ func KillAll(id, bundle string) error {
 	return nil
 }
 
+// KillStarting ends the sandbox process of container id if there is one, without
+// waiting. It is the first process of its namespace, whose others end with it.
+func KillStarting(id string) {
+	is := IsSandbox(id)
+	for pid := range processes() {
+		if is(CommandLine(pid)) {
+			Kill(pid, is)
+		}
+	}
+}
+
 // SandboxIDs returns the containers that have a sandbox process.
 func SandboxIDs() map[string]bool {
 	ids := map[string]bool{}
