@@ -414,14 +414,17 @@ func checkImage(dir string) error {
 	return nil
 }
 
-// empty removes what a failed checkpoint left.
+// empty removes what a failed checkpoint left. The sandbox may have files of it
+// open until it collects garbage: what they take is free at once.
 func empty(dir string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return
 	}
 	for _, e := range entries {
-		_ = os.Remove(filepath.Join(dir, e.Name()))
+		path := filepath.Join(dir, e.Name())
+		_ = os.Truncate(path, 0)
+		_ = os.Remove(path)
 	}
 }
 
