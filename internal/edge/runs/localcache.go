@@ -141,35 +141,53 @@ func (p *parts) besideElsewhere(s *session) error {
 	for _, w := range s.ws.Projects {
 		projects[w.Name] = w
 	}
-	names := map[id.Project][]string{}
+	plain := map[string][]string{} // of a task's name in projects that say nothing themselves
 	for _, t := range s.graph.Tasks {
 		w := projects[t.Project]
 		if w == nil || !t.Cache || len(t.Outputs) == 0 {
 			continue
 		}
-		if _, known := names[t.Project]; !known {
-			names[t.Project] = s.ws.TaskNames(w)
+		list, known := plain[t.Name]
+		if own := s.ws.Configures(w); own || !known {
+			var err error
+			if list, err = sameFiles(s.ws, w, t); err != nil {
+				return err
+			}
+			if !own {
+				plain[t.Name] = list
+			}
 		}
-		for _, name := range names[t.Project] {
+		for _, name := range list {
 			other := id.TaskOf(t.Project, name)
 			if here[other] {
 				continue
 			}
-			o, err := s.ws.Task(w, name)
-			if err != nil || o == nil || !o.Cache || len(o.Outputs) == 0 || o.Command.Empty() {
-				continue // what is wrong with it is for a run of it to say
-			}
-			also := &run.Task{ID: other, Dir: t.Dir, Definition: o.Definition}
-			overlap, err := cache.Overlaps([]*run.Task{t, also})
-			if err != nil {
-				return err
-			}
-			if len(overlap) > 0 {
+			if o, err := s.ws.Task(w, name); err == nil && o != nil && !o.Command.Empty() {
 				p.beside[t.ID] = append(p.beside[t.ID], other)
 			}
 		}
 	}
 	return nil
+}
+
+// sameFiles are the names of the tasks of a project whose outputs overlap with
+// those of one of them.
+func sameFiles(ws *workspace.Workspace, w *workspace.Project, t *run.Task) (list []string, err error) {
+	for _, name := range ws.TaskNames(w) {
+		o, err := ws.Task(w, name)
+		if err != nil || o == nil || name == t.Name || !o.Cache || len(o.Outputs) == 0 {
+			continue // what is wrong with it is for a run of it to say
+		}
+		other := &run.Task{ID: id.TaskOf(t.Project, name), Dir: t.Dir, Definition: o.Definition}
+		found, err := cache.Overlaps([]*run.Task{t, other})
+		if err != nil {
+			return nil, err
+		}
+		if len(found) > 0 {
+			list = append(list, name)
+		}
+	}
+	return list, nil
 }
 
 func (p *parts) adds(t id.Task) bool { return p.additive[t] }

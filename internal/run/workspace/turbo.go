@@ -25,6 +25,9 @@ type turbo struct {
 	chains map[id.Project][]*turboFile
 	// merged keeps tasks that many projects share.
 	merged map[mergeKey]*turboTask
+	// named are the projects of tasks that the root's file names by their IDs;
+	// nil until somebody asks.
+	named map[id.Project]bool
 }
 
 type mergeKey struct {
@@ -282,6 +285,18 @@ func (t *turbo) names(p *Project) []string {
 		}
 	}
 	return names
+}
+
+// scoped says that the root's file names a task of the project by its ID.
+func (t *turbo) scoped(p id.Project) bool {
+	if t.named == nil {
+		t.named = map[id.Project]bool{}
+		for key := range t.files[id.RootProject].tasks {
+			project, _ := id.Task(key).Split()
+			t.named[project] = true
+		}
+	}
+	return t.named[p]
 }
 
 func (t *turbo) rooted(name string) bool {

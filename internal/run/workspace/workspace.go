@@ -143,6 +143,13 @@ func (w *Workspace) TaskNames(p *Project) []string {
 	return slices.Compact(names)
 }
 
+// Configures says that something is said of a project's tasks alone; else they
+// are what every project has.
+func (w *Workspace) Configures(p *Project) bool {
+	t, ok := w.tasks.(*turbo)
+	return !ok || p.IsRoot() || t.files[p.Name] != nil || t.scoped(p.Name)
+}
+
 // RootHas says whether the root project itself may run the task.
 func (w *Workspace) RootHas(name string) bool { return w.tasks.rooted(name) }
 
