@@ -117,6 +117,11 @@ func (k *keys) Changed(ctx context.Context, t *run.Task, began time.Time) (strin
 	return k.keyer.Changed(ctx, t, began)
 }
 
+// Grown is orchestrator.Keys.
+func (k *keys) Grown(t *run.Task, most time.Duration) (string, error) {
+	return k.keyer.Grown(t, most)
+}
+
 // together calls all of fs at once and joins their errors.
 func together(ctx context.Context, fs ...func(context.Context) error) error {
 	return errors.Join(life.Each(ctx, len(fs), len(fs), func(ctx context.Context, i int) error { return fs[i](ctx) })...)

@@ -18,6 +18,9 @@ type Keys interface {
 	// all are. With an attempt's begin, one that was written since counts, though
 	// it holds what it held; the zero time asks for contents alone.
 	Changed(ctx context.Context, t *run.Task, began time.Time) (string, error)
+	// Grown names a file that has come and would be part of every key; a look
+	// that would take longer than most is left out.
+	Grown(t *run.Task, most time.Duration) (string, error)
 }
 
 // Cache answers keys with results. Safe for concurrent use. A cache that cannot

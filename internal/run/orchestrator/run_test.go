@@ -175,19 +175,22 @@ func TestNotSaved(t *testing.T) {
 func TestNotSavedWhenTheTasksBeforeItMovedOn(t *testing.T) {
 	for name, c := range map[string]struct {
 		standing orchestrator.Standing
-		changed  bool // an input of a
+		changed  bool   // an input of a
+		grown    string // an input of all tasks
 		want     string
 	}{
 		"as it was":       {want: "a b c"},
 		"another run":     {standing: orchestrator.Standing{Foreign: true}, want: "a"},
 		"another content": {standing: orchestrator.Standing{Changed: "p/dist/x"}, want: "a"},
 		"another input":   {changed: true, want: "a"},
+		"a new input":     {grown: "cfg/new", want: "a"},
 	} {
 		w := newWorld()
 		w.commands["p#b"] = func(context.Context, int, io.Writer) int {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.standing["p#a"], w.changed["p#a"] = c.standing, c.changed
+			w.grown = map[id.Task]string{"p#b": c.grown}
 			return 0
 		}
 		r := w.run(t.Context(), t, nil, "a", "b: a", "c: b")

@@ -285,7 +285,15 @@ func (r *runner) moved(ctx context.Context, a attempt) (string, error) {
 		return fmt.Sprintf("its input %s changed while it ran", changed), nil
 	}
 	began := time.Now()
-	until := began.Add(max(began.Sub(a.began)/lookShare, lookLeast))
+	most := max(began.Sub(a.began)/lookShare, lookLeast)
+	came, err := r.c.Keys.Grown(a.order.Task, most)
+	if err != nil {
+		return "", err
+	}
+	if came != "" {
+		return fmt.Sprintf("%s, an input of every task, came while it ran", came), nil
+	}
+	until := began.Add(most)
 	disturbed := r.c.Cache.Disturbed()
 	seen := make([]bool, a.index) // those it waits on come before it
 	next, direct := []int{a.index}, map[int]bool{a.index: true}

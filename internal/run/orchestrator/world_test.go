@@ -31,6 +31,7 @@ type world struct {
 	commands map[id.Task]func(ctx context.Context, attempt int, out io.Writer) int
 	store    map[run.Key]*stored
 	changed  map[id.Task]bool
+	grown    map[id.Task]string
 	standing map[id.Task]orchestrator.Standing
 	noKey    map[id.Task]bool
 	broken   map[id.Task]bool // hits that cannot be restored
@@ -78,6 +79,12 @@ func (w *world) Changed(_ context.Context, t *run.Task, _ time.Time) (string, er
 		return "src/x", nil
 	}
 	return "", nil
+}
+
+func (w *world) Grown(t *run.Task, _ time.Duration) (string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.grown[t.ID], nil
 }
 
 func (w *world) Lookup(_ context.Context, _ *run.Task, key run.Key) (orchestrator.Hit, bool) {

@@ -36,9 +36,6 @@ func (k *Keyer) Changed(ctx context.Context, t *run.Task, began time.Time) (stri
 			return name, err
 		}
 	}
-	if name, err := k.grown.since(time.Now(), sel.made); name != "" || err != nil {
-		return name, err
-	}
 	if name, err := k.appeared(t, sel, in.through, began); name != "" || err != nil {
 		return name, err
 	}
@@ -56,6 +53,19 @@ func (k *Keyer) Changed(ctx context.Context, t *run.Task, began time.Time) (stri
 		}
 	}
 	return "", nil
+}
+
+// Grown names a file that came since the snapshot and that would be part of
+// every key, "" when there is none, or when to look would take longer than most.
+func (k *Keyer) Grown(t *run.Task, most time.Duration) (string, error) {
+	sel, _, err := k.selectionOf(t)
+	if err == nil {
+		err = k.addOutputs(t, &sel)
+	}
+	if err != nil {
+		return "", err
+	}
+	return k.grown.since(time.Now(), most, sel.made)
 }
 
 // addOutputs completes a selection that needed none so far.

@@ -18,18 +18,23 @@ type grown struct {
 	known    map[string]bool // the files that were there
 
 	mu    sync.Mutex
-	began time.Time // of the last look
+	began time.Time     // of the last look
+	cost  time.Duration // of the last look
 	name  string
 }
 
-// since returns such a file that is there at a time; made tells those that do
-// not count.
-func (g *grown) since(when time.Time, made func(string) bool) (string, error) {
+// since returns such a file that is there at a time, unless to look costs more
+// than most; made tells those that do not count.
+func (g *grown) since(when time.Time, most time.Duration, made func(string) bool) (string, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.began.Before(when) {
+		if g.cost > most {
+			return "", nil
+		}
 		g.began = time.Now()
 		name, err := g.look(func(string) bool { return false })
+		g.cost = time.Since(g.began)
 		if err != nil {
 			g.began = time.Time{}
 			return "", err
