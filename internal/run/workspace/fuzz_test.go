@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"encoding/json"
 	"os"
 	"path"
 	"path/filepath"
@@ -90,7 +91,7 @@ func FuzzBrood(f *testing.F) {
 }
 
 func FuzzManifest(f *testing.F) {
-	for _, s := range []string{`{"name":"a","workspaces":["x"]}`, `{"workspaces":{"packages":["x"]}}`, `{"workspaces":null}`, `{"devEngines":{"packageManager":[{"name":"a"}]}}`, `{"scripts":{"a":null}}`, `[]`, ``, `{"name":1}`} {
+	for _, s := range []string{`{"name":"a","workspaces":["x"]}`, `{"workspaces":{"packages":["x"]}}`, `{"workspaces":null}`, `{"devEngines":{"packageManager":[{"name":"a"}]}}`, `{"scripts":{"a":null}}`, `[]`, ``, `{"name":1}`, `{"engines":{"node" : ">=20"}}`, `{"engines":["node"]}`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
@@ -98,6 +99,9 @@ func FuzzManifest(f *testing.F) {
 		wrong(t, err)
 		if (m == nil) == (err == nil) {
 			t.Errorf("%v, %v", m, err)
+		}
+		if m != nil && len(m.Engines) > 0 && !json.Valid([]byte(m.engines())) {
+			t.Errorf("engines %q of %q", m.engines(), m.Engines)
 		}
 	})
 }
