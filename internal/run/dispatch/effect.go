@@ -21,6 +21,9 @@ type Run struct {
 	Save bool
 }
 
+// Go lets an attempt that is Ready go on.
+type Go struct{ Task int }
+
 // Stop asks that a running task's processes be stopped; its Ran is still owed.
 type Stop struct{ Task int }
 
@@ -37,5 +40,6 @@ type End struct {
 func (Derive) effect()  {}
 func (Restore) effect() {}
 func (Run) effect()     {}
+func (Go) effect()      {}
 func (Stop) effect()    {}
 func (End) effect()     {}

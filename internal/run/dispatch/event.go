@@ -37,6 +37,14 @@ type Ran struct {
 	Unproven bool
 }
 
+// Waits says that an attempt waits for somebody outside of the run. It takes no
+// place meanwhile; an interactive or persistent one stays as it is.
+type Waits struct{ Task int }
+
+// Ready says that an attempt waits no more. Owed by the decider: one Go, unless
+// the attempt is stopped.
+type Ready struct{ Task int }
+
 // Ending is how an attempt ended.
 type Ending int
 
@@ -61,4 +69,6 @@ type Abort struct{}
 func (Keyed) event()    {}
 func (Restored) event() {}
 func (Ran) event()      {}
+func (Waits) event()    {}
+func (Ready) event()    {}
 func (Abort) event()    {}

@@ -1,6 +1,8 @@
 package dispatch
 
 import (
+	"slices"
+
 	"brood/internal/run"
 )
 
@@ -16,6 +18,7 @@ type Machine struct {
 	ready     queue
 	standing  []int32 // persistent tasks
 	alone     []int32 // interactive tasks that may begin once nothing else runs
+	again     []int32 // attempts that waited and want a place again
 
 	deriving, restoring, executing int
 
@@ -39,6 +42,7 @@ type state struct {
 	cause    int32 // the failure that keeps it from running; -1: none
 	unproven bool  // something before it failed, or changed under it
 	stopping bool
+	aside    bool       // its attempt waits, and has no place
 	status   run.Status // set once final
 }
 
@@ -123,6 +127,10 @@ func (m *Machine) Step(e Event) []Effect {
 		m.restored(int32(e.Task), e.OK)
 	case Ran:
 		m.ran(int32(e.Task), e)
+	case Waits:
+		m.waits(int32(e.Task))
+	case Ready:
+		m.goOn(int32(e.Task))
 	case Abort:
 		m.abort(run.Aborted, -1)
 	}
@@ -247,7 +255,10 @@ func (m *Machine) restored(i int32, ok bool) {
 
 func (m *Machine) ran(i int32, e Ran) {
 	s, t := &m.tasks[i], m.p.Tasks[i]
-	if !m.persistent(i) {
+	if s.aside {
+		s.aside = false
+		m.again = slices.DeleteFunc(m.again, func(a int32) bool { return a == i })
+	} else if !m.persistent(i) {
 		m.executing--
 		if t.Interactive {
 			m.held = false
@@ -267,6 +278,27 @@ func (m *Machine) ran(i int32, e Ran) {
 		m.enqueue(i)
 	default:
 		m.fail(i)
+	}
+}
+
+// waits takes an attempt's place away while it waits.
+func (m *Machine) waits(i int32) {
+	s := &m.tasks[i]
+	if s.stage == running && !s.aside && !m.persistent(i) && !m.p.Tasks[i].Interactive {
+		s.aside = true
+		m.executing--
+	}
+}
+
+// goOn lets an attempt go on once it has a place.
+func (m *Machine) goOn(i int32) {
+	s := &m.tasks[i]
+	switch {
+	case s.stage != running || s.stopping:
+	case s.aside:
+		m.again = append(m.again, i)
+	default:
+		m.out = append(m.out, Go{Task: int(i)})
 	}
 }
 

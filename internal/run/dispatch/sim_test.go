@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -46,7 +47,7 @@ func TestSim(t *testing.T) {
 			met[what] += n
 		}
 	}
-	for _, what := range []string{"success", "cached", "failed", "skipped", "aborted", "retry", "late miss", "no key", "alone", "persistent", "ran after failure", "unsaved"} {
+	for _, what := range []string{"success", "cached", "failed", "skipped", "aborted", "retry", "late miss", "no key", "alone", "persistent", "ran after failure", "unsaved", "waits", "went on"} {
 		if met[what] == 0 {
 			t.Errorf("in %d stories there was never %q", seeds, what)
 		}
@@ -61,6 +62,7 @@ type world struct {
 	m        *dispatch.Machine
 	owed     []dispatch.Event
 	running  map[int]bool
+	aside    map[int]bool // those of them that wait
 	deriving map[int]bool
 	restores map[int]bool
 	ends     map[int]dispatch.End
@@ -69,13 +71,15 @@ type world struct {
 	proven   map[int]bool            // its outputs are what its key says
 	abortAt  int
 	aborted  bool
+	asked    map[int]bool // waited, and want to go on
+	saves    map[int]bool // the last attempt may be saved
 	met      map[string]int
 	tell     func(string, ...any)
 }
 
 func newWorld(seed uint64) *world {
 	w := &world{
-		rand: rand.New(rand.NewPCG(seed, 7)), index: map[id.Task]int{}, running: map[int]bool{}, deriving: map[int]bool{}, restores: map[int]bool{},
+		rand: rand.New(rand.NewPCG(seed, 7)), index: map[id.Task]int{}, running: map[int]bool{}, aside: map[int]bool{}, asked: map[int]bool{}, saves: map[int]bool{}, deriving: map[int]bool{}, restores: map[int]bool{},
 		ends: map[int]dispatch.End{}, tries: map[int]int{}, last: map[int]dispatch.Ending{}, proven: map[int]bool{}, met: map[string]int{}, abortAt: -1, tell: func(string, ...any) {},
 	}
 	n := w.rand.IntN(30)
@@ -191,8 +195,27 @@ func (w *world) next(step int) (dispatch.Event, error) {
 			w.met["late miss"]++
 		}
 		w.proven[e.Task] = e.OK
+	case dispatch.Waits:
+		if !w.p.Tasks[e.Task].Interactive {
+			w.aside[e.Task] = true
+		}
+		if w.met["waits"]++; w.rand.IntN(3) == 0 { // another run made it
+			w.owe(dispatch.Ran{Task: e.Task, Ending: dispatch.Found})
+			w.last[e.Task], w.proven[e.Task] = dispatch.Found, true
+		} else {
+			w.owe(dispatch.Ready{Task: e.Task})
+		}
+	case dispatch.Ready:
+		w.asked[e.Task] = true
 	case dispatch.Ran:
 		delete(w.running, e.Task)
+		delete(w.aside, e.Task)
+		delete(w.asked, e.Task)
+		w.owed = slices.DeleteFunc(w.owed, func(o dispatch.Event) bool { // a stopped attempt says no more
+			waits, isWaits := o.(dispatch.Waits)
+			ready, isReady := o.(dispatch.Ready)
+			return isWaits && waits.Task == e.Task || isReady && ready.Task == e.Task
+		})
 	}
 	return e, nil
 }
@@ -230,6 +253,8 @@ func (w *world) one(e dispatch.Effect) error {
 		return w.restore(e)
 	case dispatch.Run:
 		return w.run(e)
+	case dispatch.Go:
+		return w.goOn(e)
 	case dispatch.Stop:
 		if !w.running[e.Task] {
 			return fmt.Errorf("stops what does not run")

@@ -79,16 +79,36 @@ func (w *world) run(e dispatch.Run) error {
 	if err := w.places(e.Task); err != nil {
 		return err
 	}
-	if !t.Persistent || w.rand.IntN(3) == 0 {
-		r := dispatch.Ran{Task: e.Task, Ending: w.ending(), Unproven: w.rand.IntN(8) == 0}
-		w.owe(r)
-		w.last[e.Task] = r.Ending
-		w.proven[e.Task] = e.Save && !r.Unproven
+	w.saves[e.Task] = e.Save
+	switch {
+	case !t.Persistent && w.rand.IntN(4) == 0:
+		w.owe(dispatch.Waits{Task: e.Task})
+	case !t.Persistent || w.rand.IntN(3) == 0:
+		w.endsSometime(e.Task)
 	}
 	if t.Persistent {
 		w.met["persistent"]++
 	}
 	return nil
+}
+
+// endsSometime lets an attempt end at some time.
+func (w *world) endsSometime(i int) {
+	r := dispatch.Ran{Task: i, Ending: w.ending(), Unproven: w.rand.IntN(8) == 0}
+	w.owe(r)
+	w.last[i] = r.Ending
+	w.proven[i] = w.saves[i] && !r.Unproven
+}
+
+func (w *world) goOn(e dispatch.Go) error {
+	if !w.running[e.Task] || !w.asked[e.Task] || w.aborted {
+		return fmt.Errorf("it did not ask for that")
+	}
+	delete(w.asked, e.Task)
+	delete(w.aside, e.Task)
+	w.met["went on"]++
+	w.endsSometime(e.Task)
+	return w.places(e.Task)
 }
 
 // mayRun checks that nothing unproven is saved.
@@ -121,7 +141,7 @@ func (w *world) mayRun(e dispatch.Run) error {
 func (w *world) places(i int) error {
 	finite, alone := 0, false
 	for r := range w.running {
-		if !w.persistent(r) {
+		if !w.persistent(r) && !w.aside[r] {
 			finite++
 			alone = alone || w.p.Tasks[r].Interactive
 		}

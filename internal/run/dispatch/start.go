@@ -20,6 +20,13 @@ func (m *Machine) start() {
 		m.run(i)
 	}
 	m.standing = m.standing[:0]
+	for m.executing < m.p.Executions && !m.held && len(m.again) > 0 {
+		i := m.again[0]
+		m.again = m.again[1:]
+		m.executing++
+		m.tasks[i].aside = false
+		m.out = append(m.out, Go{Task: int(i)})
+	}
 	for m.executing < m.p.Executions && !m.held && m.ready.Len() > 0 {
 		m.rank()
 		m.executing++
@@ -65,7 +72,7 @@ func (m *Machine) abort(status run.Status, failed int32) {
 		return
 	}
 	m.aborted = true
-	m.toDerive, m.toRestore, m.standing, m.alone, m.ready.tasks = nil, nil, nil, nil, nil
+	m.toDerive, m.toRestore, m.standing, m.alone, m.again, m.ready.tasks = nil, nil, nil, nil, nil, nil
 	behind := m.behind(failed)
 	for i := range m.tasks {
 		s := &m.tasks[i]

@@ -20,6 +20,7 @@ type stored struct {
 	Restore []int32      `json:"restore,omitempty"`
 	Ready   []int32      `json:"ready,omitempty"`
 	Alone   []int32      `json:"alone,omitempty"`
+	Again   []int32      `json:"again,omitempty"`
 	Ranked  bool         `json:"ranked,omitempty"`
 	Keys    int          `json:"deriving,omitempty"` // keys that are being derived
 	Wanted  int          `json:"wanted,omitempty"`
@@ -37,6 +38,7 @@ type storedTask struct {
 	Cause    *int32     `json:"cause,omitempty"`
 	Unproven bool       `json:"unproven,omitempty"`
 	Stopping bool       `json:"stopping,omitempty"`
+	Aside    bool       `json:"aside,omitempty"`
 	Status   run.Status `json:"status,omitempty"`
 }
 
@@ -44,13 +46,13 @@ type storedTask struct {
 func (m *Machine) Encode() ([]byte, error) {
 	s := stored{
 		Format: stateFormat, Tasks: make([]storedTask, len(m.tasks)),
-		Derive: m.toDerive, Restore: m.toRestore, Ready: m.ready.tasks, Alone: m.alone, Ranked: m.ready.rank != nil,
+		Derive: m.toDerive, Restore: m.toRestore, Ready: m.ready.tasks, Alone: m.alone, Again: m.again, Ranked: m.ready.rank != nil,
 		Keys: m.deriving, Wanted: m.wanted, Aborted: m.aborted, Closing: m.closing,
 	}
 	for i, t := range m.tasks {
 		s.Tasks[i] = storedTask{
 			Stage: t.stage, Answered: t.answered, Answer: t.answer, Unkeyed: t.unkeyed, Undone: t.undone,
-			Attempt: t.attempt, Unproven: t.unproven, Stopping: t.stopping, Status: t.status,
+			Attempt: t.attempt, Unproven: t.unproven, Stopping: t.stopping, Aside: t.aside, Status: t.status,
 		}
 		if t.cause >= 0 {
 			s.Tasks[i].Cause = &t.cause
@@ -76,14 +78,14 @@ func Decode(p Params, b []byte) (*Machine, error) {
 	if len(s.Tasks) != len(m.tasks) {
 		return nil, errs.New(errs.DataLoss, "the state of a run has %d tasks and the run %d", len(s.Tasks), len(m.tasks))
 	}
-	for _, list := range [][]int32{s.Derive, s.Restore, s.Ready, s.Alone} {
+	for _, list := range [][]int32{s.Derive, s.Restore, s.Ready, s.Alone, s.Again} {
 		for _, i := range list {
 			if int(i) < 0 || int(i) >= len(m.tasks) {
 				return nil, errs.New(errs.DataLoss, "the state of a run names task %d of %d", i, len(m.tasks))
 			}
 		}
 	}
-	m.toDerive, m.toRestore, m.alone, m.deriving, m.wanted = s.Derive, s.Restore, s.Alone, s.Keys, s.Wanted
+	m.toDerive, m.toRestore, m.alone, m.again, m.deriving, m.wanted = s.Derive, s.Restore, s.Alone, s.Again, s.Keys, s.Wanted
 	m.aborted, m.closing = s.Aborted, s.Closing
 	if err := m.read(s.Tasks); err != nil {
 		return nil, err
@@ -109,7 +111,7 @@ func (m *Machine) read(tasks []storedTask) error {
 		}
 		m.tasks[i] = state{
 			stage: t.Stage, answered: t.Answered, answer: t.Answer, unkeyed: t.Unkeyed, undone: t.Undone,
-			attempt: t.Attempt, cause: cause, unproven: t.Unproven, stopping: t.Stopping, status: t.Status,
+			attempt: t.Attempt, cause: cause, unproven: t.Unproven, stopping: t.Stopping, aside: t.Aside, status: t.Status,
 		}
 		endless := m.persistent(int32(i))
 		if t.Stage != final {
@@ -121,7 +123,7 @@ func (m *Machine) read(tasks []storedTask) error {
 		switch {
 		case t.Stage == restoring:
 			m.restoring++
-		case t.Stage == running && !endless:
+		case t.Stage == running && !endless && !t.Aside:
 			m.executing++
 			m.held = m.held || m.p.Tasks[i].Interactive
 		}

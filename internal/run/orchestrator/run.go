@@ -55,6 +55,7 @@ type task struct {
 	result       run.Result
 	log          *Log
 	cancel       context.CancelFunc
+	goOn         chan struct{} // closed when an attempt that waited has a place again
 }
 
 // message tells the loop what came of an effect, or how it goes on when it has
@@ -104,7 +105,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	if !c.Began.IsZero() {
 		r.began = c.Began
 	}
-	owed := params.Derivations + 2*params.Restores + 3*params.Executions
+	owed := params.Derivations + 2*params.Restores + 4*params.Executions
 	index := make(map[id.Task]int, len(tasks))
 	for i, t := range tasks {
 		index[t.ID] = i
@@ -118,7 +119,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 			owed += 3
 		}
 	}
-	r.messages = make(chan message, owed) // nobody ever waits to say something
+	r.messages = make(chan message, owed) // nobody waits for long to say something
 	r.report.Began, r.report.At = describe(c, tasks, params), r.began
 	// The work has a context of its own: an abort goes through the decider, so
 	// that each task is stopped in its order.
@@ -179,12 +180,13 @@ func (r *runner) loop(ctx context.Context, stop context.CancelFunc) error {
 	for !r.m.Done() {
 		select {
 		case msg := <-r.messages:
-			if msg.event == nil {
+			if msg.waits || msg.starts > 0 {
 				r.goesOn(msg)
-				continue
 			}
-			r.note(msg)
-			r.perform(r.m.Step(msg.event))
+			if msg.event != nil {
+				r.note(msg)
+				r.perform(r.m.Step(msg.event))
+			}
 		case <-ticks.C:
 			r.pump()
 		case <-r.kick:
@@ -232,6 +234,8 @@ func (r *runner) perform(effects []dispatch.Effect) {
 			r.restore <- e.Task
 		case dispatch.Run:
 			r.start(e)
+		case dispatch.Go:
+			close(r.state[e.Task].goOn)
 		case dispatch.Stop:
 			r.state[e.Task].cancel()
 		case dispatch.End:

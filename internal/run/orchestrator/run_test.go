@@ -264,6 +264,31 @@ func TestWhatAnotherRunMadeIsTaken(t *testing.T) {
 	}
 }
 
+// TestWhoWaitsTakesNoPlace: others run meanwhile, and no more at once than may.
+func TestWhoWaitsTakesNoPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.blocked = map[id.Task]chan struct{}{"p#a": make(chan struct{})}
+		var now, most atomic.Int32
+		work := func(context.Context, int, io.Writer) int {
+			most.Store(max(most.Load(), now.Add(1)))
+			time.Sleep(time.Second)
+			now.Add(-1)
+			return 0
+		}
+		w.commands["p#a"], w.commands["p#c"] = work, work
+		w.commands["p#b"] = func(ctx context.Context, n int, out io.Writer) int {
+			close(w.blocked["p#a"]) // a may go on, once b is done
+			return work(ctx, n, out)
+		}
+		one := func(c *orchestrator.Config) { c.Concurrency = 1 }
+		r := w.run(t.Context(), t, one, "a", "b", "c")
+		if statuses(r) != "a=success b=success c=success" || most.Load() != 1 {
+			t.Errorf("%s, %d at once", statuses(r), most.Load())
+		}
+	})
+}
+
 // TestGeneratorThatIsNotCached writes an input of a task behind it: what was
 // cached for the input as it was is no hit.
 func TestGeneratorThatIsNotCached(t *testing.T) {

@@ -68,7 +68,7 @@ func (r *runner) settled(ctx context.Context, t *run.Task) error {
 func (r *runner) place(ctx context.Context, i int) message {
 	msg := message{task: i}
 	hit := r.state[i].hit
-	msg.touched, msg.err = hit.Restore(ctx, r.waits(i))
+	msg.touched, msg.err = hit.Restore(ctx, r.tellsWait(message{task: i}))
 	if msg.err == nil {
 		msg.replay = r.replay(ctx, r.tasks[i], hit)
 	}
@@ -121,7 +121,7 @@ func (r *runner) start(e dispatch.Run) {
 	i, s := e.Task, &r.state[e.Task]
 	ctx, cancel := context.WithCancel(r.group.Context())
 	log := newLog(r.c.LogDir, r.kicked)
-	s.cancel, s.log, s.unsaved = cancel, log, ""
+	s.cancel, s.log, s.unsaved, s.goOn = cancel, log, "", make(chan struct{})
 	if e.Attempt == 1 {
 		s.began = time.Now()
 	} else {
@@ -130,7 +130,7 @@ func (r *runner) start(e dispatch.Run) {
 	order := run.Order{Task: r.tasks[i], Attempt: e.Attempt, Root: r.c.Root, Manager: r.c.Manager, Globals: r.c.Globals, Environ: r.c.Environ}
 	key := s.key
 	r.group.Go(string(order.Task.ID), func(context.Context) error {
-		r.messages <- r.attempt(ctx, attempt{order: order, index: i, key: key, save: e.Save, log: log})
+		r.messages <- r.attempt(ctx, attempt{order: order, index: i, key: key, save: e.Save, log: log, goOn: s.goOn})
 		return nil
 	})
 }
@@ -148,6 +148,7 @@ type attempt struct {
 	key   run.Key
 	save  bool
 	log   *Log
+	goOn  <-chan struct{} // closed when it may go on after it waited
 	turn  Turn
 	// entered is when nobody had to be waited for any more, began when the
 	// command was about to begin.
@@ -210,19 +211,34 @@ func (r *runner) attempt(ctx context.Context, a attempt) (msg message) {
 	return msg
 }
 
-// waits returns what tells the loop, once, that task i waits for another run, or
-// for a task that writes the same files.
-func (r *runner) waits(i int) func(beside id.Task) {
+// tellsWait returns what sends a message, once, that says that its task waits for
+// another run, or for a task that writes the same files.
+func (r *runner) tellsWait(msg message) func(beside id.Task) {
 	var once sync.Once
 	return func(beside id.Task) {
-		once.Do(func() { r.messages <- message{task: i, waits: true, beside: beside} })
+		once.Do(func() {
+			msg.waits, msg.beside = true, beside
+			r.messages <- msg
+		})
 	}
 }
 
 // enter takes the turn of an attempt's task. found says that another run had it
 // and left a result, which is restored and is what msg tells.
 func (r *runner) enter(ctx context.Context, a *attempt, stored bool) (msg message, found bool, err error) {
-	t, waits := a.order.Task, r.waits(a.index)
+	t, waited := a.order.Task, false
+	tell := r.tellsWait(message{task: a.index, event: dispatch.Waits{Task: a.index}})
+	waits := func(beside id.Task) { waited = true; tell(beside) }
+	defer func() {
+		if !found && waited {
+			r.messages <- message{task: a.index, event: dispatch.Ready{Task: a.index}}
+			select {
+			case <-a.goOn:
+			case <-ctx.Done():
+			}
+			a.entered = time.Now()
+		}
+	}()
 	turn, taken, err := r.c.Cache.Enter(ctx, t, waits)
 	a.entered = time.Now()
 	if err != nil || !taken || !stored {

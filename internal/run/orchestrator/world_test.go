@@ -32,6 +32,7 @@ type world struct {
 	store    map[run.Key]*stored
 	changed  map[id.Task]bool
 	grown    map[id.Task]string
+	blocked  map[id.Task]chan struct{} // another run has its turn until it is closed
 	standing map[id.Task]orchestrator.Standing
 	noKey    map[id.Task]bool
 	broken   map[id.Task]bool // hits that cannot be restored
@@ -95,6 +96,11 @@ func (w *world) Lookup(_ context.Context, _ *run.Task, key run.Key) (orchestrato
 }
 
 func (w *world) Enter(_ context.Context, t *run.Task, waits func(id.Task)) (orchestrator.Turn, bool, error) {
+	if c := w.blocked[t.ID]; c != nil {
+		waits("")
+		<-c
+		return turn{}, true, nil
+	}
 	if w.enter == nil {
 		return turn{}, false, nil
 	}
