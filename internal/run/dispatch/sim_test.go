@@ -203,7 +203,7 @@ func (w *world) next(step int) (dispatch.Event, error) {
 			w.owe(dispatch.Ran{Task: e.Task, Ending: dispatch.Found})
 			w.last[e.Task], w.proven[e.Task] = dispatch.Found, true
 		} else {
-			w.owe(dispatch.Ready{Task: e.Task})
+			w.owe(dispatch.Ready(e))
 		}
 	case dispatch.Ready:
 		w.asked[e.Task] = true
