@@ -128,9 +128,9 @@ func (r *runner) start(e dispatch.Run) {
 		r.emit(Retrying{Task: r.tasks[i].ID, Attempt: e.Attempt - 1, Exit: s.result.Exit, TimedOut: s.result.TimedOut})
 	}
 	order := run.Order{Task: r.tasks[i], Attempt: e.Attempt, Root: r.c.Root, Manager: r.c.Manager, Globals: r.c.Globals, Environ: r.c.Environ}
-	key := s.key
+	key, goOn := s.key, s.goOn
 	r.group.Go(string(order.Task.ID), func(context.Context) error {
-		r.messages <- r.attempt(ctx, attempt{order: order, index: i, key: key, save: e.Save, log: log, goOn: s.goOn})
+		r.messages <- r.attempt(ctx, attempt{order: order, index: i, key: key, save: e.Save, log: log, goOn: goOn})
 		return nil
 	})
 }
