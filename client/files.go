@@ -32,7 +32,8 @@ func (c *Client) StatFile(ctx context.Context, sandbox, path string, follow bool
 type Copied struct {
 	Entries uint64 // files, folders and symlinks
 	Bytes   uint64 // of their content
-	// Skipped are the first devices, pipes and sockets that were left out;
+	// Skipped are the first devices, pipes and sockets, and files that went
+	// meanwhile, that were left out;
 	// SkippedTotal is how many there were.
 	Skipped      []string
 	SkippedTotal uint64

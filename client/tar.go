@@ -18,7 +18,8 @@ import (
 )
 
 // writeTar writes the file tree at local, whose top has the given name; "." is
-// what the folder holds. skip is told what has no content to copy.
+// what the folder holds. skip is told what has no content to copy, and what was
+// gone when its turn came.
 func writeTar(w io.Writer, local, name string, skip func(string)) error {
 	tw := tar.NewWriter(w)
 	local = filepath.Clean(local)
@@ -34,7 +35,8 @@ func writeTar(w io.Writer, local, name string, skip func(string)) error {
 			err = writeEntry(tw, p, path.Join(name, filepath.ToSlash(rel)), d)
 		}
 		if rel != "." && content.Vanished(err) {
-			return nil // somebody works there while it is copied
+			skip(p) // somebody works there while it is copied
+			return nil
 		}
 		return err
 	})

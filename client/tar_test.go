@@ -222,3 +222,31 @@ func FuzzReadTar(f *testing.F) {
 		_ = unpackInto(t, stream, name) // what counts is that nothing outside is touched
 	})
 }
+
+// writing is called with what is written.
+type writing func(p []byte) (int, error)
+
+func (w writing) Write(p []byte) (int, error) { return w(p) }
+
+// Who copies a folder in which somebody works hears what was gone when its turn
+// came.
+func TestWhatGoesMeanwhileIsTold(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"a", "b", "c"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var skipped []string
+	err := writeTar(writing(func(p []byte) (int, error) {
+		if bytes.Contains(p, []byte("d/a")) { // the list of names was read by now
+			if err := os.Remove(filepath.Join(dir, "c")); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return 0, err
+			}
+		}
+		return len(p), nil
+	}), dir, "d", func(p string) { skipped = append(skipped, p) })
+	if err != nil || len(skipped) != 1 || skipped[0] != filepath.Join(dir, "c") {
+		t.Errorf("skipped %q, %v", skipped, err)
+	}
+}

@@ -23,7 +23,8 @@ own name; SRC/. is what the folder holds. A path here that has a colon is
 written with ./ in front.
 
 Setuid and setgid are kept on the way in, and dropped on the way out. Devices,
-pipes and sockets in a folder are left out with a warning.`,
+pipes and sockets in a folder are left out with a warning, and so are files that
+go while they are copied.`,
 		Example: `  brood sb cp app.py src:/data/
   brood sb cp src:/var/log ./logs
   tar c . | brood sb cp - src:/work
@@ -99,13 +100,13 @@ func (a *app) copied(r client.Copied, done map[string]any) {
 	a.skipped("", r)
 }
 
-// skipped warns of what has no content to copy.
+// skipped warns of what was left out.
 func (a *app) skipped(of string, r client.Copied) {
 	for _, name := range r.Skipped {
-		a.Say("warning: %sskipped %s: a device, pipe or socket", of, name)
+		a.Say("warning: %sskipped %s: a device, pipe or socket, or gone meanwhile", of, name)
 	}
 	if more := r.SkippedTotal - uint64(len(r.Skipped)); more > 0 {
-		a.Say("warning: %sskipped %d more devices, pipes and sockets", of, more)
+		a.Say("warning: %sskipped %d more devices, pipes, sockets and files gone meanwhile", of, more)
 	}
 }
 

@@ -98,7 +98,8 @@ func (p *packer) tree(root, name string, info fs.FileInfo) error {
 			err = p.listed(at, path.Join(name, filepath.ToSlash(rel)), d)
 		}
 		if content.Vanished(err) {
-			return nil // programs go on while they are copied
+			p.stats.skip(path.Join(name, filepath.ToSlash(rel))) // programs go on while they are copied
+			return nil
 		}
 		return osError(err)
 	})
