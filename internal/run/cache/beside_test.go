@@ -5,13 +5,18 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
+	"brood/internal/base/digest"
 	"brood/internal/base/errs"
 	"brood/internal/base/id"
 	"brood/internal/base/life"
 	"brood/internal/run"
+	"brood/internal/run/cache"
+	"brood/internal/run/cache/stamp"
 )
 
 // beside is a world with two tasks that write into one folder and do not wait
@@ -72,11 +77,15 @@ func TestTasksThatWriteTheSameFolder(t *testing.T) {
 }
 
 // A tool that finds what it made last time right writes nothing: its result has
-// it all the same, also where brood did not see it made.
+// it all the same. Of what brood did not see made nobody knows whose it is.
 func TestWhatIsRightAlreadyIsPartOfAResult(t *testing.T) {
 	w, cjs, esm := beside(t)
 	w.put("a/dist/x.cjs", "c") // made before
-	w.mustRun(cjs, "c1", "", func() {})
+	if err := w.run(cjs, "c1", "", func() {}); !errs.Is(err, errs.FailedPrecondition) || !strings.Contains(err.Error(), "a/dist/x.cjs lay there before") {
+		t.Errorf("what may be another's: %v", err)
+	}
+	w.remove("a/dist")
+	w.mustRun(cjs, "c1", "", func() { w.put("a/dist/x.cjs", "c") })
 	w.mustRun(esm, "e1", "", func() { w.put("a/dist/x.mjs", "e") })
 	w.mustRun(esm, "e2", "", func() {})
 	w.close()
@@ -91,13 +100,85 @@ func TestWhatIsRightAlreadyIsPartOfAResult(t *testing.T) {
 // What one made the other does not put back as it was.
 func TestAnOldResultLeavesWhatAnotherTaskMade(t *testing.T) {
 	w, cjs, esm := beside(t)
-	w.put("a/dist/both", "old") // whose it is nobody knows: it is in both results
-	w.mustRun(cjs, "c1", "", func() { w.put("a/dist/x.cjs", "c1") })
+	w.mustRun(cjs, "c1", "", func() { w.put("a/dist/x.cjs", "c1"); w.put("a/dist/both", "old") })
 	w.mustRun(esm, "e1", "", func() { w.put("a/dist/both", "new") })
 	w.remove("a/dist/x.cjs")
 	w.want(cjs, "c1", "restored")
 	if got := w.text("a/dist/both") + w.text("a/dist/x.cjs"); got != "newc1" {
 		t.Errorf("%q", got)
+	}
+}
+
+// A tool that empties the folder before it writes takes nothing away from what
+// another task made in the same run.
+func TestWhoEmptiesTheFolderLosesNothingOfOthers(t *testing.T) {
+	w, cjs, esm := beside(t)
+	execute := func(one *run.Task, key string, f func()) {
+		t.Helper()
+		turn, _, err := w.open().Enter(t.Context(), one, func(id.Task) {})
+		if err == nil {
+			err = turn.Begin()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, err := w.c.Prepare(one)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f()
+		err = w.c.Save(t.Context(), cache.Saving{Task: one, Key: keyOf(key), Turn: turn, Before: before, Result: run.Result{Began: time.Now(), Ended: time.Now()}})
+		if err := errors.Join(err, turn.End()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	execute(cjs, "c1", func() {
+		w.put("a/dist/x.cjs", "c")
+		w.put("a/dist/both", "c")
+		w.put("a/dist/big", strings.Repeat("c", 100_000))
+	})
+	execute(esm, "e1", func() { w.remove("a/dist"); w.put("a/dist/x.mjs", "e"); w.put("a/dist/both", "e") })
+	if got := w.text("a/dist/x.cjs") + w.text("a/dist/x.mjs") + w.text("a/dist/both"); got != "cee" || len(w.text("a/dist/big")) != 100_000 {
+		t.Errorf("%q, and %d bytes", got, len(w.text("a/dist/big")))
+	}
+	if s := w.c.Stands(cjs, true); s.Foreign || s.Changed != "" {
+		t.Errorf("it stands as %+v", s)
+	}
+	w.close()
+	w.remove("a/dist")
+	w.want(cjs, "c1", "restored")
+	w.want(esm, "e1", "restored")
+	if got := w.text("a/dist/x.cjs") + w.text("a/dist/x.mjs"); got != "ce" {
+		t.Errorf("restored: %q", got)
+	}
+}
+
+// What an attempt left that failed, or that is not saved, is in nobody's result;
+// one that was killed is run first.
+func TestWhatAFailedTaskLeftIsNotAnothers(t *testing.T) {
+	w, cjs, esm := beside(t)
+	turn, _, err := w.open().Enter(t.Context(), cjs, func(id.Task) {})
+	if err := errors.Join(err, turn.Begin()); err != nil {
+		t.Fatal(err)
+	}
+	w.put("a/dist/x.cjs", "half")
+	if err := turn.End(); err != nil {
+		t.Fatal(err)
+	}
+	w.mustRun(esm, "e1", "", func() { w.put("a/dist/x.mjs", "e") })
+	w.close()
+	other := w.at(t.TempDir())
+	other.want(esm, "e1", "restored")
+	if got := other.text("a/dist/x.mjs") + other.text("a/dist/x.cjs"); got != "e" {
+		t.Errorf("the result has %q", got)
+	}
+	// The count of turns is odd when one was not ended.
+	file := filepath.Join(w.dir, "turns", digest.Of([]byte(w.root+"\x00"+string(cjs.ID))).Short())
+	if err := os.Truncate(file, 3); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.run(esm, "e2", "", func() { w.put("a/dist/x.mjs", "e2") }); !errs.Is(err, errs.FailedPrecondition) || !strings.Contains(err.Error(), "a#cjs was ended in the middle") {
+		t.Errorf("%v", err)
 	}
 }
 
@@ -146,4 +227,25 @@ func TestARepositoryAmongTheOutputsIsNotSaved(t *testing.T) {
 		}
 	}
 	w.mustRun(task("a#build", "dist/**", "!dist/fixture/**"), "3", "", func() {})
+}
+
+// A root's task that writes into projects is not saved, for its hit would bring
+// nothing.
+func TestOutputsInOtherProjectsAreNotSaved(t *testing.T) {
+	w := newWorld(t)
+	root := task("//#all", "*/dist/**", "out/**")
+	root.Dir = "."
+	w.put("a/dist/old", "the project's own, from before")
+	old := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(filepath.Join(w.root, "a/dist/old"), old, old); err != nil {
+		t.Fatal(err)
+	}
+	for made := time.Now(); time.Since(made) < 2*stamp.Granule; { // it is older then
+		runtime.Gosched()
+	}
+	if err := w.run(root, "1", "", func() { w.put("out/x", "1"); w.put("b/dist/x", "1") }); !errs.Is(err, errs.Unsupported) || !strings.Contains(err.Error(), "b/dist/x") {
+		t.Errorf("%v", err)
+	}
+	w.remove("b/dist")
+	w.mustRun(root, "2", "", func() { w.put("out/x", "1") })
 }

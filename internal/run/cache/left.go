@@ -1,7 +1,11 @@
 package cache
 
 import (
+	"context"
+	"errors"
+	"io/fs"
 	"path/filepath"
+	"slices"
 
 	"brood/internal/base/digest"
 	"brood/internal/run"
@@ -15,6 +19,7 @@ type left struct {
 	turns int64 // as in Cache.count
 	files []leftFile
 	links []entry.Link
+	hit   *Hit // of a task that has others beside it
 }
 
 type leftFile struct {
@@ -29,6 +34,9 @@ func (c *Cache) leave(t *run.Task, turns int64, e *entry.Entry, now []found) {
 		return
 	}
 	l := left{turns: turns}
+	if e != nil && len(c.cfg.Beside(t.ID)) > 0 {
+		l.hit = &Hit{c: c, task: t, entry: e}
+	}
 	if e != nil {
 		l.links = e.Links
 		l.files = make([]leftFile, len(e.Files))
@@ -47,6 +55,34 @@ func (c *Cache) leave(t *run.Task, turns int64, e *entry.Entry, now []found) {
 			c.adders[l.Path] = t.ID
 		}
 	}
+}
+
+// bringBack puts back what an attempt of a task took away from those beside it,
+// as far as this run made or restored it: tools empty the folder that they write
+// into.
+func (c *Cache) bringBack(t *run.Task) (all error) {
+	for _, of := range c.cfg.Beside(t.ID) {
+		c.mu.Lock()
+		l := c.left[of]
+		c.mu.Unlock()
+		if l.hit == nil || !slices.ContainsFunc(l.files, func(f leftFile) bool {
+			_, err := c.root.Lstat(f.path)
+			return errors.Is(err, fs.ErrNotExist)
+		}) {
+			continue
+		}
+		h := *l.hit
+		h.leaveToOthers()
+		_, err := h.place(context.Background()) // what is wiped is its own
+		if err == nil {
+			var now []found
+			if _, now, err = h.matches(context.Background()); now != nil {
+				c.leave(h.task, l.turns, h.entry, now)
+			}
+		}
+		all = errors.Join(all, err)
+	}
+	return all
 }
 
 // addedTo says that a task added to another one's output in this run.

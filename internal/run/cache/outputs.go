@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"brood/internal/base/errs"
 	"brood/internal/run"
@@ -30,6 +31,7 @@ type outputs struct {
 	files, links, dirs []found
 	other              []string // what cannot be stored: sockets, devices
 	repos              []string // repositories below the outputs, which nobody touches
+	projects           []string // other projects that the globs reach into
 }
 
 // scan lists what lies under the outputs of a task and is its to store and to
@@ -141,6 +143,8 @@ func (w *walker) folder(name string) (other bool, err error) {
 		if e.IsDir() && w.foreign(name, sub, e.Name()) {
 			if other = true; isGit(e.Name()) && w.set.Match(name) && name != project(w.task) {
 				w.out.repos = append(w.out.repos, sub)
+			} else if w.c.nested[sub] && (w.set.Match(sub) || w.set.Reaches(sub)) {
+				w.out.projects = append(w.out.projects, sub)
 			}
 			continue
 		}
@@ -164,6 +168,31 @@ func (w *walker) foreign(parent, name, base string) bool {
 		return true
 	}
 	return !w.set.Match(name) && !w.set.Reaches(name)
+}
+
+// wroteInto names a file that a task wrote as an output in a folder of another
+// project since it began, "" when there is none.
+func (c *Cache) wroteInto(dir string, set *glob.Set, began time.Time) (name string, err error) {
+	since := began.Add(-stamp.Granule).UnixNano()
+	err = filepath.WalkDir(filepath.Join(c.cfg.Root, dir), func(p string, d fs.DirEntry, err error) error {
+		rel, e := filepath.Rel(c.cfg.Root, p)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil || e != nil:
+			return errors.Join(err, e)
+		case d.IsDir() && (isGit(d.Name()) || d.Name() == "node_modules" || !set.Match(rel) && !set.Reaches(rel)):
+			return fs.SkipDir
+		case d.IsDir() || !set.Match(rel) || c.cfg.Tracked(rel):
+			return nil
+		}
+		if st, err := stamp.Of(p); err == nil && max(st.CTime, st.MTime) >= since {
+			name = rel
+			return fs.SkipAll
+		}
+		return nil
+	})
+	return name, err
 }
 
 func isGit(name string) bool { return strings.EqualFold(name, ".git") }

@@ -126,6 +126,9 @@ func (c *Cache) gather(ctx context.Context, s Saving) (*entry.Entry, *outputs, e
 	if len(o.repos) > 0 {
 		return nil, nil, errs.New(errs.Unsupported, "%s among the outputs is a repository, which is never restored: exclude it with a \"!\" glob", o.repos[0])
 	}
+	if err := c.refuseProjects(s, o); err != nil {
+		return nil, nil, err
+	}
 	if c.adds(s.Task) {
 		if o, err = c.added(s, o); err != nil {
 			return nil, nil, err
@@ -165,15 +168,38 @@ func (c *Cache) gather(ctx context.Context, s Saving) (*entry.Entry, *outputs, e
 	return e, o, err
 }
 
+// refuseProjects refuses what a task wrote into other projects: a result has none
+// of it, and a hit would not bring it.
+func (c *Cache) refuseProjects(s Saving, o *outputs) error {
+	if len(o.projects) == 0 {
+		return nil
+	}
+	set, err := globs(s.Task)
+	if err != nil {
+		return err
+	}
+	for _, dir := range o.projects {
+		name, err := c.wroteInto(dir, set, s.Result.Began)
+		if err != nil {
+			return home.DiskError(err, "outputs in %s", dir)
+		}
+		if name != "" {
+			return errs.New(errs.Unsupported, "output %s lies in the project %s, and a result has nothing of other projects: let a task there write it, or exclude it with a \"!\" glob", name, dir)
+		}
+	}
+	return nil
+}
+
 // added leaves of the outputs what the task's run made or changed, and what it
-// did before. What nobody is known to have made is the result's too, where no
-// task before it can have: a tool need not write again what is right.
+// did before. Of what lies beside that a task before it made all that it did not
+// own; where only tasks beside it write, a file that nobody is known to have made
+// may be its own, which its tool found right, or another's.
 func (c *Cache) added(s Saving, o *outputs) (*outputs, error) {
 	if s.Before == nil {
 		return nil, errs.New(errs.Internal, "what lay under the outputs before was not looked at")
 	}
 	mine, first := &outputs{}, !c.additive(s.Task)
-	seen := map[string]bool{}
+	seen, nobodys := map[string]bool{}, ""
 	pick := func(now []found, was map[string]stamp.Stat) (kept []found) {
 		for _, f := range now {
 			seen[f.path] = true
@@ -182,7 +208,10 @@ func (c *Cache) added(s Saving, o *outputs) (*outputs, error) {
 			switch {
 			case !ok || st != f.stat || owner == string(s.Task.ID):
 				c.cfg.Stamps.Own(f.path, string(s.Task.ID))
-			case !first || owner != "":
+			case first && owner == "":
+				nobodys = f.path
+				continue
+			default:
 				continue
 			}
 			kept = append(kept, f)
@@ -190,6 +219,12 @@ func (c *Cache) added(s Saving, o *outputs) (*outputs, error) {
 		return kept
 	}
 	mine.files, mine.links = pick(o.files, s.Before.files), pick(o.links, s.Before.links)
+	if nobodys != "" {
+		return nil, errs.New(errs.FailedPrecondition, "%s lay there before, and whether it is this task's or that of %s is not known: remove it once", nobodys, c.cfg.Beside(s.Task.ID)[0])
+	}
+	if who := c.dying(s.Task.ID); who != "" {
+		return nil, errs.New(errs.FailedPrecondition, "%s was ended in the middle of writing there: run it first", who)
+	}
 	for _, was := range []map[string]stamp.Stat{s.Before.files, s.Before.links} {
 		for name := range was {
 			if !first && !seen[name] && c.cfg.Stamps.Owner(name) != string(s.Task.ID) {
@@ -198,6 +233,24 @@ func (c *Cache) added(s Saving, o *outputs) (*outputs, error) {
 		}
 	}
 	return mine, nil
+}
+
+// claim notes what an attempt wrote of which nothing is saved, so that it gets into
+// the result of no task beside it.
+func (c *Cache) claim(t *run.Task, began time.Time) error {
+	o, err := c.scan(t)
+	if err != nil {
+		return err
+	}
+	since := began.Add(-stamp.Granule).UnixNano()
+	for _, list := range [][]found{o.files, o.links} {
+		for _, f := range list {
+			if max(f.stat.CTime, f.stat.MTime) >= since {
+				c.cfg.Stamps.Own(f.path, string(t.ID))
+			}
+		}
+	}
+	return nil
 }
 
 // disown leaves out what another task added earlier and this run did not write

@@ -28,6 +28,7 @@ type Turn struct {
 	lock  *flock.Flock
 	kept  []*flock.Flock // that those beside it do not write meanwhile
 	count int64          // once it was begun
+	began time.Time      // likewise
 	entry *entry.Entry   // of what was made, with its files; nil is not known
 	files []found
 }
@@ -130,6 +131,7 @@ func (t *Turn) Begin() error {
 	if err := t.c.begun.add(); err != nil {
 		return home.DiskError(err, "the turn of %s", t.task.ID)
 	}
+	t.began = time.Now()
 	before := t.c.count(t.task)
 	t.count = before + 1 + before%2
 	return home.DiskError(os.Truncate(t.lock.Path(), t.count), "the turn of %s", t.task.ID) // a hole: it takes no room
@@ -142,7 +144,10 @@ func (t *Turn) End() error {
 	}
 	var err error
 	if t.count > 0 {
-		err = os.Truncate(t.lock.Path(), t.count+1)
+		if t.entry == nil && len(t.c.cfg.Beside(t.task.ID)) > 0 {
+			err = t.c.claim(t.task, t.began)
+		}
+		err = errors.Join(err, t.c.bringBack(t.task), os.Truncate(t.lock.Path(), t.count+1))
 		t.c.leave(t.task, t.count+1, t.entry, t.files)
 	}
 	return home.DiskError(errors.Join(err, t.unlock()), "the turn of %s", t.task.ID)
@@ -164,6 +169,16 @@ func (c *Cache) count(t *run.Task) int64 {
 		return 0
 	}
 	return -1 // like none that was
+}
+
+// dying is a task beside one that died as it wrote, "" when none did.
+func (c *Cache) dying(t id.Task) id.Task {
+	for _, of := range c.cfg.Beside(t) {
+		if st, err := os.Lstat(c.turnFile(of)); err == nil && st.Size()%2 != 0 {
+			return of
+		}
+	}
+	return ""
 }
 
 func (c *Cache) turns() string { return filepath.Join(c.cfg.Dir, "turns") }

@@ -61,6 +61,9 @@ func (r *runner) noteAttempt(s *task, t *run.Task, msg message) {
 	delete(r.live, msg.task)
 	s.cancel()
 	s.ended, s.err, s.unsaved = msg.ended, msg.err, msg.unsaved
+	if !t.Cache && !t.Persistent {
+		r.generated.Store(msg.ended.UnixNano())
+	}
 	if s.result.Began.IsZero() && msg.entered.After(s.began) {
 		s.began = msg.entered // another run's time is not this task's
 	}

@@ -3,6 +3,7 @@ package orchestrator
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"brood/internal/base/errs"
@@ -38,6 +39,8 @@ type runner struct {
 	messages chan message
 	kick     chan struct{}
 	live     map[int]*task // those that run
+	// generated is when the last task that is not cached ended, in nanoseconds.
+	generated atomic.Int64
 
 	report Report
 }

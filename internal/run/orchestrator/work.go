@@ -182,6 +182,12 @@ func (r *runner) attempt(ctx context.Context, a attempt) (msg message) {
 	if stored && fault == nil {
 		before, fault = r.c.Cache.Prepare(ctx, t)
 	}
+	if ctx.Err() != nil { // stopped before anything began
+		return message{task: a.index, entered: a.entered, result: &run.Result{}, event: dispatch.Ran{Task: a.index, Ending: dispatch.Unable}, ended: time.Now()}
+	}
+	if stored && r.late[a.index] {
+		r.afterGenerators(ctx)
+	}
 	heard := make(chan struct{})
 	r.messages <- message{task: a.index, starts: a.order.Attempt, heard: heard}
 	if t.Interactive { // until the listener has given the terminal away
@@ -209,6 +215,23 @@ func (r *runner) attempt(ctx context.Context, a attempt) (msg message) {
 	}
 	msg.event, msg.ended = ran, time.Now()
 	return msg
+}
+
+// apart is how much later than a file an attempt must begin so that the file is
+// known to be older: the tick of a file system's clock (stamp.Granule).
+const apart = 20 * time.Millisecond
+
+// afterGenerators waits until what the last task that is not cached wrote is
+// older than the attempt that begins now: it would pass for written meanwhile.
+func (r *runner) afterGenerators(ctx context.Context) {
+	left := apart - time.Since(time.Unix(0, r.generated.Load()))
+	if left <= 0 {
+		return
+	}
+	select {
+	case <-time.After(left):
+	case <-ctx.Done():
+	}
 }
 
 // tellsWait returns what sends a message, once, that says that its task waits for

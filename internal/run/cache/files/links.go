@@ -37,9 +37,8 @@ type targets struct {
 	known map[string]*Target
 }
 
-// Follow finds out where a link leads. A file counts also where git ignores it,
-// unless it lies in an ignored folder, as what tasks make does. The Target is
-// shared.
+// Follow finds out where a link leads. A file counts also where git ignores it.
+// The Target is shared.
 func (s *Snapshot) Follow(ctx context.Context, link File) (*Target, error) {
 	s.links.mu.Lock()
 	defer s.links.mu.Unlock()
@@ -110,15 +109,21 @@ func (s *Snapshot) follow(ctx context.Context, link File, within []string) (*Tar
 	return t, nil
 }
 
+// BeyondLink says that the way to name leads through a link, where git answers
+// nothing.
+func (s *Snapshot) BeyondLink(name string) bool {
+	for up := path.Dir(name); up != "." && up != "/"; up = path.Dir(up) {
+		if f, known := s.Find(up); known && f.Mode == Link {
+			return true
+		}
+	}
+	return false
+}
+
 // ignoredFile is a file that a link leads to and git ignores.
 func (s *Snapshot) ignoredFile(ctx context.Context, name string, st stamp.Stat) (*File, error) {
 	if modeOf(st) == "" {
 		return nil, nil
-	}
-	if dir := path.Dir(name); dir != "." && !s.folder(dir) {
-		if out, err := s.check.ignored(dir, true); out || err != nil {
-			return nil, err
-		}
 	}
 	found := []File{{Path: name, Mode: modeOf(st), stat: st, settled: st.Settled(time.Now()), repo: -1}}
 	return &found[0], s.hash(ctx, found, []int{0})

@@ -53,7 +53,7 @@ func (s *Snapshot) Named(ctx context.Context, globs *glob.Set) ([]File, error) {
 
 // hidden says that base exists and is ignored.
 func (s *Snapshot) hidden(base string) (bool, error) {
-	if base == "" || s.folder(base) {
+	if base == "" || s.folder(base) || s.BeyondLink(base) {
 		return false, nil
 	}
 	if _, known := s.Find(base); known {

@@ -104,6 +104,9 @@ func (k *Keyer) appeared(t *run.Task, sel selection, through map[string]string, 
 		}
 	}
 	for _, base := range sel.set.Bases() {
+		if k.cfg.Files.BeyondLink(base) {
+			continue // below
+		}
 		search.Dir = base
 		if name, err := k.cfg.Files.Appeared(search); name != "" || err != nil {
 			return name, err

@@ -56,6 +56,9 @@ func (g *grown) look(made func(string) bool) (string, error) {
 	}
 	named, _ := g.deps.Named()
 	for _, base := range g.deps.Bases() {
+		if g.files.BeyondLink(base) {
+			continue // what was there is among the inputs
+		}
 		if name, err := g.files.Appeared(files.Search{Dir: base, Skip: skip, Named: named}); name != "" || err != nil {
 			return name, err
 		}
