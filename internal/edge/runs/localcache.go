@@ -3,6 +3,7 @@ package runs
 import (
 	"context"
 	"fmt"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"brood/internal/config"
 	"brood/internal/run"
 	"brood/internal/run/cache"
+	"brood/internal/run/cache/glob"
 	"brood/internal/run/orchestrator"
 	"brood/internal/run/workspace"
 )
@@ -131,15 +133,27 @@ func (p *parts) overlaps(s *session) error {
 }
 
 // besideElsewhere finds the tasks outside of this run that write the same files
-// as one of the same project in it.
+// as one in it: of the same project, and of the root, whose outputs may lie in
+// other projects.
 func (p *parts) besideElsewhere(s *session) error {
 	here := make(map[id.Task]bool, len(s.graph.Tasks))
 	for _, t := range s.graph.Tasks {
 		here[t.ID] = true
 	}
 	projects := make(map[id.Project]*workspace.Project, len(s.ws.Projects))
+	byDir := make(map[string]*workspace.Project, len(s.ws.Projects))
 	for _, w := range s.ws.Projects {
-		projects[w.Name] = w
+		projects[w.Name], byDir[w.Dir] = w, w
+	}
+	into := map[id.Project][]string{} // tasks of the root that write into a project
+	if root := byDir["."]; root != nil {
+		for _, name := range s.ws.TaskNames(root) {
+			if o, err := s.ws.Task(root, name); err == nil && o != nil && o.Cache {
+				for _, w := range foreign(byDir, &run.Task{Dir: ".", Definition: o.Definition}) {
+					into[w.Name] = append(into[w.Name], name)
+				}
+			}
+		}
 	}
 	plain := map[string][]string{} // of a task's name in projects that say nothing themselves
 	for _, t := range s.graph.Tasks {
@@ -150,35 +164,73 @@ func (p *parts) besideElsewhere(s *session) error {
 		list, known := plain[t.Name]
 		if own := s.ws.Configures(w); own || !known {
 			var err error
-			if list, err = sameFiles(s.ws, w, t); err != nil {
+			if list, err = sameFiles(s.ws, w, s.ws.TaskNames(w), t); err != nil {
 				return err
 			}
 			if !own {
 				plain[t.Name] = list
 			}
 		}
-		for _, name := range list {
-			other := id.TaskOf(t.Project, name)
-			if here[other] {
-				continue
+		p.standBeside(s.ws, here, t, w, list)
+		if names := into[t.Project]; len(names) > 0 {
+			list, err := sameFiles(s.ws, byDir["."], names, t)
+			if err != nil {
+				return err
 			}
-			if o, err := s.ws.Task(w, name); err == nil && o != nil && !o.Command.Empty() {
-				p.beside[t.ID] = append(p.beside[t.ID], other)
+			p.standBeside(s.ws, here, t, byDir["."], list)
+		}
+		for _, w := range foreign(byDir, t) {
+			list, err := sameFiles(s.ws, w, s.ws.TaskNames(w), t)
+			if err != nil {
+				return err
 			}
+			p.standBeside(s.ws, here, t, w, list)
 		}
 	}
 	return nil
 }
 
-// sameFiles are the names of the tasks of a project whose outputs overlap with
-// those of one of them.
-func sameFiles(ws *workspace.Workspace, w *workspace.Project, t *run.Task) (list []string, err error) {
-	for _, name := range ws.TaskNames(w) {
+// standBeside notes tasks of a project that are not in this run as beside one
+// that is.
+func (p *parts) standBeside(ws *workspace.Workspace, here map[id.Task]bool, t *run.Task, w *workspace.Project, names []string) {
+	for _, name := range names {
+		other := id.TaskOf(w.Name, name)
+		if here[other] {
+			continue
+		}
+		if o, err := ws.Task(w, name); err == nil && o != nil && !o.Command.Empty() {
+			p.beside[t.ID] = append(p.beside[t.ID], other)
+		}
+	}
+}
+
+// foreign are the projects in whose folders the outputs of a task begin, its own
+// left out.
+func foreign(byDir map[string]*workspace.Project, t *run.Task) (all []*workspace.Project) {
+	set, err := glob.New(t.Dir, t.Outputs)
+	if err != nil {
+		return nil // what is wrong with it is for its run to say
+	}
+	for _, base := range set.Bases() {
+		for dir := base; dir != "." && dir != "" && dir != t.Dir; dir = path.Dir(dir) {
+			if w := byDir[dir]; w != nil {
+				all = append(all, w)
+				break
+			}
+		}
+	}
+	return all
+}
+
+// sameFiles are those of some tasks of a project whose outputs overlap with those
+// of one.
+func sameFiles(ws *workspace.Workspace, w *workspace.Project, names []string, t *run.Task) (list []string, err error) {
+	for _, name := range names {
 		o, err := ws.Task(w, name)
-		if err != nil || o == nil || name == t.Name || !o.Cache || len(o.Outputs) == 0 {
+		if err != nil || o == nil || id.TaskOf(w.Name, name) == t.ID || !o.Cache || len(o.Outputs) == 0 {
 			continue // what is wrong with it is for a run of it to say
 		}
-		other := &run.Task{ID: id.TaskOf(t.Project, name), Dir: t.Dir, Definition: o.Definition}
+		other := &run.Task{ID: id.TaskOf(w.Name, name), Dir: w.Dir, Definition: o.Definition}
 		found, err := cache.Overlaps([]*run.Task{t, other})
 		if err != nil {
 			return nil, err
@@ -212,8 +264,8 @@ func (r results) Enter(ctx context.Context, t *run.Task, waits func(beside id.Ta
 }
 
 // Stands is orchestrator.Cache.
-func (r results) Stands(t *run.Task, look bool) orchestrator.Standing {
-	return orchestrator.Standing(r.Cache.Stands(t, look))
+func (r results) Stands(t, by *run.Task, look bool) orchestrator.Standing {
+	return orchestrator.Standing(r.Cache.Stands(t, by, look))
 }
 
 // Prepare is orchestrator.Cache.

@@ -91,8 +91,13 @@ type keys struct {
 }
 
 func (s *session) newKeys(ctx context.Context, snapshot *files.Snapshot, lock *key.Lockfile) (*keys, error) {
+	projects := map[id.Project][]*run.Task{}
+	for _, t := range s.graph.Tasks {
+		projects[t.Project] = append(projects[t.Project], t)
+	}
 	keyer, err := key.New(ctx, key.Config{
 		Files: snapshot, Manager: s.ws.Manager, Lockfile: s.ws.Lockfile, Read: lock, Globals: s.ws.Globals, Environ: s.environ, Task: s.graph.Task,
+		Beside: func(p id.Project) []*run.Task { return projects[p] },
 	})
 	if err != nil {
 		return nil, err
@@ -115,6 +120,11 @@ func (k *keys) Key(ctx context.Context, t *run.Task, upstream map[id.Task]run.Ke
 // Changed is orchestrator.Keys.
 func (k *keys) Changed(ctx context.Context, t *run.Task, began time.Time) (string, error) {
 	return k.keyer.Changed(ctx, t, began)
+}
+
+// ChangedUnder is orchestrator.Keys.
+func (k *keys) ChangedUnder(ctx context.Context, t, by *run.Task, began time.Time) (string, error) {
+	return k.keyer.ChangedUnder(ctx, t, by, began)
 }
 
 // Grown is orchestrator.Keys.

@@ -141,7 +141,7 @@ func TestWhoEmptiesTheFolderLosesNothingOfOthers(t *testing.T) {
 	if got := w.text("a/dist/x.cjs") + w.text("a/dist/x.mjs") + w.text("a/dist/both"); got != "cee" || len(w.text("a/dist/big")) != 100_000 {
 		t.Errorf("%q, and %d bytes", got, len(w.text("a/dist/big")))
 	}
-	if s := w.c.Stands(cjs, true); s.Foreign || s.Changed != "" {
+	if s := w.c.Stands(cjs, nil, true); s.Foreign || s.Changed != "" {
 		t.Errorf("it stands as %+v", s)
 	}
 	w.close()

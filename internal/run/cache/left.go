@@ -103,9 +103,10 @@ type Standing struct {
 }
 
 // Stands says how a task's outputs lie now; without look only whether another
-// run wrote them. Of a task that this run did nothing for nothing is known, and
-// so nothing changed.
-func (c *Cache) Stands(t *run.Task, look bool) Standing {
+// run wrote them. What by adds to them, which works with them and owns what it
+// adds, does not count. Of a task that this run did nothing for nothing is known,
+// and so nothing changed.
+func (c *Cache) Stands(t, by *run.Task, look bool) Standing {
 	c.mu.Lock()
 	l, ok := c.left[t.ID]
 	c.mu.Unlock()
@@ -118,9 +119,15 @@ func (c *Cache) Stands(t *run.Task, look bool) Standing {
 	if !look {
 		return Standing{}
 	}
+	added := func(string) bool { return false }
+	if by != nil && c.adds(by) {
+		if set, err := globs(by); err == nil {
+			added = set.Match
+		}
+	}
 	for _, f := range l.files {
 		now, err := stamp.Of(filepath.Join(c.cfg.Root, f.path))
-		if err == nil && now == f.stat || c.addedTo(f.path, t) {
+		if err == nil && now == f.stat || c.addedTo(f.path, t) || added(f.path) {
 			continue
 		}
 		want := entry.File{Path: f.path, Perm: f.stat.Perm(), Content: entry.Content{Digest: f.digest, Size: f.stat.Size}}
@@ -129,7 +136,7 @@ func (c *Cache) Stands(t *run.Task, look bool) Standing {
 		}
 	}
 	for _, l := range l.links {
-		if !c.linkIs(l) && !c.addedTo(l.Path, t) {
+		if !c.linkIs(l) && !c.addedTo(l.Path, t) && !added(l.Path) {
 			return Standing{Changed: l.Path}
 		}
 	}

@@ -157,12 +157,12 @@ func TestStanding(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			if got := w.open().Stands(build, true); got != (cache.Standing{}) {
+			if got := w.open().Stands(build, nil, true); got != (cache.Standing{}) {
 				t.Errorf("of what nobody made: %+v", got)
 			}
 			w.execute(build, "1", make1(w))
 			c.meanwhile(w)
-			if got := w.open().Stands(build, true); got != c.want {
+			if got := w.open().Stands(build, nil, true); got != c.want {
 				t.Errorf("after it was executed: %+v, want %+v", got, c.want)
 			}
 
@@ -171,7 +171,7 @@ func TestStanding(t *testing.T) {
 			w.close()
 			w.want(build, "1", "same")
 			c.meanwhile(w)
-			if got := w.open().Stands(build, true); got != c.want {
+			if got := w.open().Stands(build, nil, true); got != c.want {
 				t.Errorf("after a hit: %+v, want %+v", got, c.want)
 			}
 
@@ -181,7 +181,7 @@ func TestStanding(t *testing.T) {
 			w.remove("a/dist")
 			w.want(build, "1", "restored")
 			c.meanwhile(w)
-			if got := w.open().Stands(build, true); got != c.want {
+			if got := w.open().Stands(build, nil, true); got != c.want {
 				t.Errorf("after a restore: %+v, want %+v", got, c.want)
 			}
 		})
@@ -201,17 +201,23 @@ func TestStandingBelowAnAdditiveTask(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.put("a/dist/x", "min")
+	if got := w.c.Stands(build, minify, true); got != (cache.Standing{}) {
+		t.Errorf("what the task itself did: %+v", got)
+	}
 	err = w.c.Save(t.Context(), cache.Saving{Task: minify, Key: keyOf("m"), Turn: turn, Before: before, Result: run.Result{Began: time.Now(), Ended: time.Now()}})
 	if err := errors.Join(err, turn.End()); err != nil {
 		t.Fatal(err)
 	}
 	for _, of := range []*run.Task{build, minify} {
-		if got := w.c.Stands(of, true); got != (cache.Standing{}) {
+		if got := w.c.Stands(of, nil, true); got != (cache.Standing{}) {
 			t.Errorf("%s: %+v", of.ID, got)
 		}
 	}
 	w.put("a/dist/x", "other")
-	if got := w.c.Stands(minify, true); got.Changed != "a/dist/x" {
+	if got := w.c.Stands(minify, task("a#late", "dist/**"), true); got.Changed == "" {
+		t.Error("who owns all that lies there may change what it works with")
+	}
+	if got := w.c.Stands(minify, nil, true); got.Changed != "a/dist/x" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -230,7 +236,7 @@ func TestATurnThatNobodyEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.want(build, "1", "same")
-	if got := w.c.Stands(build, true); got != (cache.Standing{}) {
+	if got := w.c.Stands(build, nil, true); got != (cache.Standing{}) {
 		t.Errorf("%+v", got)
 	}
 	if st, err := os.Stat(turns[0]); err != nil || st.Size()%2 != 0 {

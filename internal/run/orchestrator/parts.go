@@ -18,6 +18,9 @@ type Keys interface {
 	// all are. With an attempt's begin, one that was written since counts, though
 	// it holds what it held; the zero time asks for contents alone.
 	Changed(ctx context.Context, t *run.Task, began time.Time) (string, error)
+	// ChangedUnder is Changed for a task that by works with: what by writes itself
+	// does not count.
+	ChangedUnder(ctx context.Context, t, by *run.Task, began time.Time) (string, error)
 	// Grown names a file that has come and would be part of every key; a look
 	// that would take longer than most is left out.
 	Grown(t *run.Task, most time.Duration) (string, error)
@@ -33,8 +36,9 @@ type Cache interface {
 	// since the task was looked up.
 	Enter(ctx context.Context, t *run.Task, waits func(beside id.Task)) (turn Turn, taken bool, err error)
 	// Stands says how a task's outputs lie now, without look only whether another
-	// run wrote them; Disturbed that one may have.
-	Stands(t *run.Task, look bool) Standing
+	// run wrote them; what by adds to them itself does not count. Disturbed says
+	// that another run may have written some.
+	Stands(t, by *run.Task, look bool) Standing
 	Disturbed() bool
 	// Prepare is called before each attempt of a task that may be saved; what it
 	// returns comes back in the Saving.

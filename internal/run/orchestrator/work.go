@@ -360,7 +360,7 @@ func (r *runner) moved(ctx context.Context, a attempt) (string, error) {
 
 // stood says why a result may not stand on what a task before it made.
 func (r *runner) stood(ctx context.Context, a attempt, t *run.Task, look bool) (why string, err error) {
-	s := r.c.Cache.Stands(t, look)
+	s := r.c.Cache.Stands(t, a.order.Task, look)
 	switch {
 	case s.Foreign:
 		return fmt.Sprintf("another run wrote the outputs of %s, which it works with", t.ID), nil
@@ -369,7 +369,7 @@ func (r *runner) stood(ctx context.Context, a attempt, t *run.Task, look bool) (
 	case !look:
 		return "", nil
 	}
-	changed, err := r.c.Keys.Changed(ctx, t, a.began)
+	changed, err := r.c.Keys.ChangedUnder(ctx, t, a.order.Task, a.began)
 	if changed != "" {
 		why = fmt.Sprintf("%s, an input of %s, which it works with, changed while it ran", changed, t.ID)
 	}

@@ -82,6 +82,10 @@ func (w *world) Changed(_ context.Context, t *run.Task, _ time.Time) (string, er
 	return "", nil
 }
 
+func (w *world) ChangedUnder(ctx context.Context, t, _ *run.Task, began time.Time) (string, error) {
+	return w.Changed(ctx, t, began)
+}
+
 func (w *world) Grown(t *run.Task, _ time.Duration) (string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -118,7 +122,7 @@ func (turn) End() error   { return nil }
 
 func (w *world) Disturbed() bool { return false }
 
-func (w *world) Stands(t *run.Task, _ bool) orchestrator.Standing {
+func (w *world) Stands(t, _ *run.Task, _ bool) orchestrator.Standing {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.standing[t.ID]

@@ -3,6 +3,7 @@ package key
 import (
 	"context"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,11 +14,22 @@ import (
 // Changed returns the input of a task that is no longer as its key has it, ""
 // when all are: to be asked after the task ran and before its result is saved.
 // A file that came since counts too, and one that was written since began,
-// though it holds again what it held, or below the project's folder is gone again; a zero began asks for contents alone. What
-// git tracks among the outputs may be written as it was: the task and those
-// before it write there. Another content counts there too, since no result holds
-// what git tracks, and a hit would not bring it. The environment cannot change.
+// though it holds again what it held, or below the project's folder is gone
+// again; a zero began asks for contents alone. What git tracks among the outputs
+// may be written as it was: the task and those before it write there. Another
+// content counts there too, since no result holds what git tracks, and a hit
+// would not bring it. The environment cannot change.
 func (k *Keyer) Changed(ctx context.Context, t *run.Task, began time.Time) (string, error) {
+	return k.changed(ctx, t, nil, began)
+}
+
+// ChangedUnder is Changed for a task that by works with. What by itself and the
+// tasks of the project make is no source there.
+func (k *Keyer) ChangedUnder(ctx context.Context, t, by *run.Task, began time.Time) (string, error) {
+	return k.changed(ctx, t, by, began)
+}
+
+func (k *Keyer) changed(ctx context.Context, t, by *run.Task, began time.Time) (string, error) {
 	in, err := k.inputsOf(ctx, t)
 	if err != nil {
 		return "", err
@@ -29,8 +41,18 @@ func (k *Keyer) Changed(ctx context.Context, t *run.Task, began time.Time) (stri
 	if err != nil {
 		return "", err
 	}
-	during := files.During{Began: began, Made: sel.made}
-	for _, list := range [][]files.File{filesOf(in.all), filesOf(k.guard), k.lock.files()} {
+	own, wide := filesOf(in.all), sel
+	if err := k.addMade(t, by, &wide); err != nil {
+		return "", err
+	}
+	if by != nil {
+		sel = wide
+		own = slices.DeleteFunc(own, func(f files.File) bool { return !f.Tracked && sel.made(f.Path) })
+	}
+	// What another task of the project makes is an input of this one when it lies
+	// there, and may be made again as it was.
+	during := files.During{Began: began, Made: wide.made}
+	for _, list := range [][]files.File{own, filesOf(k.guard), k.lock.files()} {
 		name, err := k.cfg.Files.Changed(ctx, list, during)
 		if name != "" || err != nil {
 			return name, err
@@ -53,6 +75,29 @@ func (k *Keyer) Changed(ctx context.Context, t *run.Task, began time.Time) (stri
 		}
 	}
 	return "", nil
+}
+
+// addMade adds to a selection what the tasks of t's project make, and by.
+func (k *Keyer) addMade(t, by *run.Task, sel *selection) error {
+	var all []*run.Task
+	if by != nil {
+		all = append(all, by)
+	}
+	if k.cfg.Beside != nil {
+		all = append(all, k.cfg.Beside(t.Project)...)
+	}
+	sel.outputs = slices.Clone(sel.outputs)
+	for _, p := range all {
+		if len(p.Outputs) == 0 {
+			continue
+		}
+		o, err := k.outputs(p)
+		if err != nil {
+			return err
+		}
+		sel.outputs = append(sel.outputs, o)
+	}
+	return nil
 }
 
 // Grown names a file that came since the snapshot and that would be part of

@@ -31,6 +31,8 @@ type Config struct {
 	Environ []string
 	// Task returns a task of the graph, nil when it has none of that name.
 	Task func(id.Task) *run.Task
+	// Beside returns the tasks of a project in the graph; nil has none.
+	Beside func(id.Project) []*run.Task
 }
 
 // Keyer computes keys.

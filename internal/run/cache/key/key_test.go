@@ -97,7 +97,15 @@ func (b *bench) keyer(t testing.TB) *key.Keyer {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	k, err := key.New(t.Context(), key.Config{Files: s, Lockfile: "package-lock.json", Read: b.read, Manager: run.Manager{Name: "npm", Version: "10"},
-		Globals: b.globals, Environ: b.environ, Task: func(n id.Task) *run.Task { return b.tasks[n] }})
+		Globals: b.globals, Environ: b.environ, Task: func(n id.Task) *run.Task { return b.tasks[n] },
+		Beside: func(p id.Project) (all []*run.Task) {
+			for _, t := range b.tasks {
+				if t.Project == p {
+					all = append(all, t)
+				}
+			}
+			return all
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,6 +310,41 @@ func TestEditsDuringARunAreSeen(t *testing.T) {
 				t.Errorf("a look that takes too long was taken: %q, %v", got, err)
 			}
 		})
+	}
+}
+
+// What a task writes itself, or another of the project, is no source of the task
+// that it works with.
+func TestSourcesUnderATask(t *testing.T) {
+	b := newBench(t)
+	b.task("b#test", func(d *run.Task) { d.Deps, d.Outputs = []id.Task{"b#build"}, []string{"coverage/**"} })
+	b.task("b#e2e", func(d *run.Task) { d.Outputs = []string{"report/**"} })
+	put(t, b.root, "b/coverage/old", "1")
+	k := b.keyer(t)
+	build, test := b.tasks["b#build"], b.tasks["b#test"]
+	if _, _, err := k.Key(t.Context(), build, nil); err != nil {
+		t.Fatal(err)
+	}
+	put(t, b.root, "b/coverage/old", "2")
+	put(t, b.root, "b/coverage/new", "")
+	put(t, b.root, "b/report/new", "")
+	if got, err := k.ChangedUnder(t.Context(), build, test, time.Now()); err != nil || got != "" {
+		t.Errorf("outputs: %q, %v", got, err)
+	}
+	if got, err := k.Changed(t.Context(), build, time.Now()); err != nil || got == "" {
+		t.Errorf("inputs of its own: %q, %v", got, err)
+	}
+	k = b.keyer(t)
+	if _, _, err := k.Key(t.Context(), build, nil); err != nil {
+		t.Fatal(err)
+	}
+	put(t, b.root, "b/coverage/old", "2")
+	if got, err := k.Changed(t.Context(), build, time.Now()); err != nil || got != "" {
+		t.Errorf("another task's output as it was: %q, %v", got, err)
+	}
+	put(t, b.root, "b/src/y.ts", "another")
+	if got, err := k.ChangedUnder(t.Context(), build, test, time.Now()); err != nil || got != "b/src/y.ts" {
+		t.Errorf("a source: %q, %v", got, err)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -28,8 +29,12 @@ type Store struct {
 	written atomic.Int64 // bytes since Open
 }
 
-// tooOld is after how long a temporary file has no writer any more.
-const tooOld = 24 * time.Hour
+// A temporary file has no writer any more after tooOld, and after settled when
+// nobody has it locked.
+const (
+	tooOld  = 24 * time.Hour
+	settled = time.Minute
+)
 
 // fresh is how long the time of use of something is not renewed, and how long
 // a content that no entry has named is kept.
@@ -112,6 +117,9 @@ func (s *Store) Import(d digest.Digest, size int64, r io.Reader) error {
 	return nil
 }
 
+// blobPrefix is what the names of contents that are being written begin with.
+const blobPrefix = "blob-"
+
 func (s *Store) put(r io.Reader, want digest.Digest, size int64) (d digest.Digest, n int64, err error) {
 	if size >= 0 {
 		r = io.LimitReader(r, size+1)
@@ -123,7 +131,7 @@ func (s *Store) put(r io.Reader, want digest.Digest, size int64) (d digest.Diges
 		return "", 0, err
 	}
 	head = head[:got]
-	f, err := os.CreateTemp(s.tmp(), "blob-*")
+	f, err := os.CreateTemp(s.tmp(), blobPrefix+"*")
 	if err != nil {
 		return "", 0, err
 	}
@@ -132,6 +140,9 @@ func (s *Store) put(r io.Reader, want digest.Digest, size int64) (d digest.Diges
 			err = errors.Join(err, f.Close(), os.Remove(f.Name()))
 		}
 	}()
+	if err = syscall.Flock(int(f.Fd()), syscall.LOCK_SH); err != nil { // says that somebody writes it
+		return "", 0, err
+	}
 	sum := digest.NewWriter()
 	if err = s.fill(f, sum, head, r, whole); err != nil {
 		return "", 0, err

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -13,6 +14,7 @@ import (
 
 	"brood/internal/base/digest"
 	"brood/internal/base/errs"
+	"brood/internal/base/life"
 	"brood/internal/run/cache/store"
 )
 
@@ -186,5 +188,46 @@ func TestTheBoundIsKeptAcrossProcesses(t *testing.T) {
 				t.Errorf("%s old, after %d: %+v, %v", age, i+1, n, err)
 			}
 		}
+	}
+}
+
+// What a killed process left half written goes with the next sweep, and what
+// somebody writes stays.
+func TestSweepTakesWhatNobodyWrites(t *testing.T) {
+	s, dir := open(t, 0)
+	r, w := io.Pipe()
+	written := make(chan error, 1)
+	group := life.NewGroup(t.Context())
+	group.Go("write", func(context.Context) error {
+		_, _, err := s.Put(r)
+		written <- err
+		return nil
+	})
+	if _, err := w.Write(noise(300_000, 1)); err != nil { // until the file is there
+		t.Fatal(err)
+	}
+	tmp := filepath.Join(dir, "tmp")
+	left := filepath.Join(tmp, "blob-left")
+	if err := os.WriteFile(left, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	all, err := os.ReadDir(tmp)
+	if err != nil || len(all) != 2 {
+		t.Fatalf("%v, %v", all, err)
+	}
+	for _, e := range all {
+		old := time.Now().Add(-time.Hour)
+		if err := os.Chtimes(filepath.Join(tmp, e.Name()), old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Sweep(t.Context(), 0, names); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(left); err == nil {
+		t.Error("what nobody writes stays")
+	}
+	if err := errors.Join(w.Close(), <-written, group.Wait()); err != nil {
+		t.Errorf("what was being written: %v", err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -207,8 +208,24 @@ func (s *Store) removeDebris(now time.Time) {
 		return
 	}
 	for _, e := range entries {
-		if st, err := e.Info(); err == nil && now.Sub(st.ModTime()) > tooOld {
-			_ = os.Remove(filepath.Join(s.tmp(), e.Name())) // another process may have
+		name := filepath.Join(s.tmp(), e.Name())
+		st, err := e.Info()
+		if err != nil {
+			continue
+		}
+		age := now.Sub(st.ModTime())
+		if age > tooOld || age > settled && strings.HasPrefix(e.Name(), blobPrefix) && abandoned(name) {
+			_ = os.Remove(name) // another process may have
 		}
 	}
+}
+
+// abandoned says that nobody writes a content any more.
+func abandoned(name string) bool {
+	f, err := os.Open(name)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
 }
