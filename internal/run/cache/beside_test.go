@@ -15,7 +15,6 @@ import (
 	"brood/internal/base/id"
 	"brood/internal/base/life"
 	"brood/internal/run"
-	"brood/internal/run/cache"
 	"brood/internal/run/cache/stamp"
 )
 
@@ -113,31 +112,12 @@ func TestAnOldResultLeavesWhatAnotherTaskMade(t *testing.T) {
 // another task made in the same run.
 func TestWhoEmptiesTheFolderLosesNothingOfOthers(t *testing.T) {
 	w, cjs, esm := beside(t)
-	execute := func(one *run.Task, key string, f func()) {
-		t.Helper()
-		turn, _, err := w.open().Enter(t.Context(), one, func(id.Task) {})
-		if err == nil {
-			err = turn.Begin()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		before, err := w.c.Prepare(one)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f()
-		err = w.c.Save(t.Context(), cache.Saving{Task: one, Key: keyOf(key), Turn: turn, Before: before, Result: run.Result{Began: time.Now(), Ended: time.Now()}})
-		if err := errors.Join(err, turn.End()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	execute(cjs, "c1", func() {
+	w.execute(cjs, "c1", func() {
 		w.put("a/dist/x.cjs", "c")
 		w.put("a/dist/both", "c")
 		w.put("a/dist/big", strings.Repeat("c", 100_000))
 	})
-	execute(esm, "e1", func() { w.remove("a/dist"); w.put("a/dist/x.mjs", "e"); w.put("a/dist/both", "e") })
+	w.execute(esm, "e1", func() { w.remove("a/dist"); w.put("a/dist/x.mjs", "e"); w.put("a/dist/both", "e") })
 	if got := w.text("a/dist/x.cjs") + w.text("a/dist/x.mjs") + w.text("a/dist/both"); got != "cee" || len(w.text("a/dist/big")) != 100_000 {
 		t.Errorf("%q, and %d bytes", got, len(w.text("a/dist/big")))
 	}

@@ -22,11 +22,12 @@ func (w *world) execute(t *run.Task, key string, f func()) {
 	if err == nil {
 		err = turn.Begin()
 	}
-	if err != nil {
+	before, prepareErr := w.c.Prepare(t)
+	if err := errors.Join(err, prepareErr); err != nil {
 		w.t.Fatal(err)
 	}
 	f()
-	err = w.c.Save(w.t.Context(), cache.Saving{Task: t, Key: keyOf(key), Turn: turn, Result: run.Result{Began: time.Now(), Ended: time.Now()}})
+	err = w.c.Save(w.t.Context(), cache.Saving{Task: t, Key: keyOf(key), Turn: turn, Before: before, Result: run.Result{Began: time.Now(), Ended: time.Now()}})
 	if err := errors.Join(err, turn.End()); err != nil {
 		w.t.Fatal(err)
 	}
