@@ -71,7 +71,7 @@ type Cache struct {
 	kept   map[run.Key]error // entries that this machine could not restore, and why
 	left   map[id.Task]left
 	asked  map[id.Task]int64  // the turns of a task when it was looked up and not found
-	adders map[string]id.Task // by path: the additive task that wrote it in this run
+	adders map[string]id.Task // by path: the task that added it in this run
 }
 
 // Stamps loads the stamps of the workspace at root from beside the store in dir.

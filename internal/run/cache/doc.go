@@ -12,7 +12,9 @@
 //
 // Whatever goes wrong with the cache is a miss: damage is removed and so
 // repaired by the next save, a shared cache that fails is warned of once. Two
-// runs take turns at a task's outputs, and at restoring into one project.
+// runs take turns at a task's outputs, and at restoring into one project; so do
+// tasks beside each other, whose outputs overlap, each of which owns what it
+// added.
 //
 // A Cache is safe for concurrent use; one task must not be saved and restored
 // at the same time. Close waits for uploads.

@@ -295,8 +295,8 @@ func (c *Cache) putFiles(ctx context.Context, list []found) ([]entry.File, error
 			small[i], inline = true, inline+f.stat.Size
 		}
 	}
-	fails := life.Each(ctx, len(list), runtime.GOMAXPROCS(0), func(_ context.Context, i int) error {
-		content, err := c.putFile(list[i], small[i])
+	fails := life.Each(ctx, len(list), runtime.GOMAXPROCS(0), func(ctx context.Context, i int) error {
+		content, err := c.putFile(ctx, list[i], small[i])
 		all[i] = entry.File{Path: list[i].path, Perm: list[i].stat.Perm(), Content: content}
 		return err
 	})
@@ -310,7 +310,7 @@ func (c *Cache) putFiles(ctx context.Context, list []found) ([]entry.File, error
 
 // putFile stores a file and remembers its stamp. A file that changes meanwhile
 // is an error: something writes to it still.
-func (c *Cache) putFile(f found, inline bool) (entry.Content, error) {
+func (c *Cache) putFile(ctx context.Context, f found, inline bool) (entry.Content, error) {
 	file := filepath.Join(c.cfg.Root, f.path)
 	if d, ok := c.cfg.Stamps.Get(stamp.Digest, f.path, f.stat); ok && !inline && c.store.Has(digest.Digest(d)) {
 		return entry.Content{Digest: digest.Digest(d), Size: f.stat.Size}, nil
@@ -321,7 +321,7 @@ func (c *Cache) putFile(f found, inline bool) (entry.Content, error) {
 	if inline {
 		content, err = readSmall(file)
 	} else {
-		content, err = c.putBig(file)
+		content, err = c.putBig(ctx, file)
 	}
 	if err != nil {
 		return content, err
@@ -345,14 +345,28 @@ func readSmall(file string) (entry.Content, error) {
 	return entry.Content{Digest: digest.Of(b), Size: int64(len(b)), Inline: b}, nil
 }
 
-func (c *Cache) putBig(file string) (entry.Content, error) {
+func (c *Cache) putBig(ctx context.Context, file string) (entry.Content, error) {
 	r, err := os.Open(file)
 	if err != nil {
 		return entry.Content{}, err
 	}
 	defer r.Close()
-	d, n, err := c.store.Put(r)
+	d, n, err := c.store.Put(untilDone{ctx, r})
 	return entry.Content{Digest: d, Size: n}, err
+}
+
+// untilDone reads until its context ends: a save of a large file need not be
+// waited for.
+type untilDone struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (u untilDone) Read(p []byte) (int, error) {
+	if u.ctx.Err() != nil {
+		return 0, context.Cause(u.ctx)
+	}
+	return u.r.Read(p)
 }
 
 // putLog stores a task's output; of a very long one the beginning and the end.

@@ -38,8 +38,9 @@ const turnPoll = 25 * time.Millisecond
 
 // Enter takes the turn of a task, nil for one without outputs; End gives it back.
 // waits is called when another run has it, or with the task beside it that has
-// the outputs. taken says that another run had it since it was looked up: what the task makes
-// may be there by now. Where the cache cannot be written there are no turns.
+// the outputs. taken says that another run had it since it was looked up: what
+// the task makes may be there by now. Where the cache cannot be written there are
+// no turns.
 func (c *Cache) Enter(ctx context.Context, t *run.Task, waits func(beside id.Task)) (turn *Turn, taken bool, err error) {
 	if len(t.Outputs) == 0 {
 		return nil, false, nil

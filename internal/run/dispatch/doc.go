@@ -10,7 +10,8 @@
 // Two lanes run beside each other. Executions are few (the cores) and wait for
 // their dependencies. Restores of hits are wider and wait for nobody: a key
 // names all that led to a result, so a hit is right whatever becomes of the
-// tasks before it. Persistent tasks take no place in either lane.
+// tasks before it. Persistent tasks take no place in either lane, and neither does
+// an attempt while it waits for somebody outside of the run.
 //
 // A Machine is not safe for concurrent use: one loop owns it. Its state can be
 // written between two steps, and read back (Encode, Decode).

@@ -101,7 +101,7 @@ func (t *Table) Force(k Kind, path string, s Stat, id string) {
 	t.dirty = true
 }
 
-// Own notes that the output at path is an additive task's; "" takes it back.
+// Own notes which task added the output at path; "" takes it back.
 func (t *Table) Own(path, owner string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -114,7 +114,7 @@ func (t *Table) Own(path, owner string) {
 	t.dirty = true
 }
 
-// Owner returns the additive task whose output path is.
+// Owner returns the task that added the output at path, "" when none is known.
 func (t *Table) Owner(path string) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
